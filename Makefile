@@ -1,0 +1,147 @@
+# make demo and make test need nothing but Go. Everything else says what it needs.
+.PHONY: demo test build lint sim sim-one-lane sim-many-lanes sim-groups sim-archive sim-steps sim-functions sim-controls sim-groups-controls sim-archive-controls fuzz bench
+
+SEEDS    ?= 200
+FUZZTIME ?= 10s
+BENCH    ?= .
+
+# All of them, those first that take longest.
+PACKAGES := ./sdk ./localdev/sim ./...
+
+# The race detector needs cgo and a C compiler.
+RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
+
+demo: build
+	./bin/varve demo
+
+build:
+	go build -o bin/varve ./cmd/varve
+
+test:
+ifeq ($(RACE),)
+	@echo "no C compiler ($$(go env CC)) here: the tests run without the race detector"
+	go test $(PACKAGES)
+else
+	CGO_ENABLED=1 go test -race $(PACKAGES)
+endif
+
+lint:
+	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
+	go vet ./...
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+# The fault simulation with many seeds, without the race detector, and that it catches what it should and replays. A process plays on one core, so there
+# is one for each scenario.
+sim:
+	$(MAKE) -j2 sim-groups sim-one-lane sim-many-lanes sim-archive sim-functions sim-steps sim-controls sim-groups-controls sim-archive-controls
+
+sim-one-lane:
+	go test -count=1 -timeout 30m -run 'TestBR13_Simulation$$' ./localdev/sim -v -seeds $(SEEDS)
+
+sim-many-lanes:
+	go test -count=1 -timeout 30m -run 'TestBR13_SimulationOfLanes$$' ./localdev/sim -v -seeds $(SEEDS)
+
+sim-groups:
+	go test -count=1 -timeout 60m -run 'TestGroups$$' ./localdev/sim -v -seeds $(SEEDS)
+
+# Days of a log whose archive is compacted, cleaned, erased, expired and swept. A seed takes longer than the others do, so there are fewer.
+ARCHIVE_SEEDS ?= 40
+sim-archive:
+	go test -count=1 -timeout 60m -run 'TestArchive$$|TestArchiveStandingStill$$' ./localdev/sim -v -seeds $(ARCHIVE_SEEDS)
+
+# What plays fewer seeds, or smaller ones, with the race detector: all of it.
+sim-steps:
+	go test -count=1 -timeout 30m -run 'TestStepsAreExactlyOnce|TestOutboxIsAllOrNone|TestCommitWithStateIsExactlyOnce|TestX03|TestIdleMemberCosts|TestStalledStore|TestBR12a|TestReaderUnderStaleReads|TestBR13_SeededSchedule' ./sdk -v
+	go test -count=1 -run 'TestBR21' ./segment
+
+# The background jobs, with every fault, crash and interleaving at every request, or at every seventh where there are most.
+sim-functions:
+	go test -count=1 -timeout 30m ./functions/verify ./functions/retain ./functions/erase
+	go test -count=1 -timeout 30m ./functions/compact -every 1
+	go test -count=1 -timeout 30m -run 'TestInterleavings|TestCrashes|TestFaults|TestCostIsWhatIsNew|TestBR35_Pages' ./functions/sweep -stride 7
+	go test -count=1 -timeout 30m -run 'TestFaults$$' ./functions/repair -all-faults
+
+sim-controls:
+	go test -count=1 -timeout 30m -run 'TestSimulation|TestReport' ./localdev/sim -v
+
+sim-archive-controls:
+	go test -count=1 -timeout 30m -run 'TestArchiveCatches$$' ./localdev/sim -v
+
+sim-groups-controls:
+	go test -count=1 -timeout 30m -run 'TestGroupsCatches$$' ./localdev/sim -v
+
+# Every fuzz target for FUZZTIME each.
+fuzz:
+	@set -e; for p in $$(go list ./...); do \
+	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+	    echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; \
+	  done; \
+	done
+
+bench:
+	go test -run '^$$' -bench '$(BENCH)' ./segment
+
+# --- MinIO. Its server is under the AGPL: a program that is run, never linked, so it stands in no go.mod.
+.PHONY: minio test-minio demo-minio minio-note
+
+MINIO_VERSION := v0.0.0-20260212201848-7aac2a2c5b7c
+MINIO         := $(CURDIR)/.tools/bin/minio
+
+# Builds MinIO's server at MINIO_VERSION, about four minutes once. Needs Go and a module proxy that can be reached.
+minio:
+	@if go version -m $(MINIO) 2>/dev/null | grep -q "github.com/minio/minio[[:space:]]*$(MINIO_VERSION)"; then exit 0; fi; \
+	echo "building MinIO $(MINIO_VERSION) into .tools/bin: about four minutes, once"; \
+	GOBIN=$(dir $(MINIO)) GOFLAGS= nice go install github.com/minio/minio@$(MINIO_VERSION) || { \
+	  echo "MinIO was not built, for the reason above. It takes Go 1.24 or newer, 4 GB of disk for Go's caches, and the module proxy of 'go env GOPROXY'."; exit 1; }
+
+# Every test with MinIO in its name: the store's suite and what only a real server polices, the SDK and the command from end to end, crashes, credentials.
+test-minio: minio
+	VARVE_MINIO=$(MINIO) go test -count=1 -timeout 10m -run MinIO ./localdev/minio/... ./segment/store/s3 ./sdk ./localdev/embedded ./cmd/varve
+
+# The demo of `make demo` on MinIO and, behind a socket, the DynamoDB engine.
+demo-minio: minio build
+	go build -o bin/onminio ./localdev/minio/onminio
+	VARVE_MINIO=$(MINIO) ./bin/onminio ./bin/varve demo --create-table
+
+test: minio-note
+minio-note:
+	@echo "the tests on a real MinIO are skipped here: 'make minio' builds its server once, 'make test-minio' runs them"
+
+# --- Producing, reading, and from append to delivery, against the raw limit of the store. BENCH_LOG: further flags of `varve bench`.
+.PHONY: bench-log bench-minio
+
+BENCH_LOG ?=
+BENCHES   := set -e; ./bin/varve topic create warm-up --create-table >/dev/null; \
+  for size in 1KiB 100B; do for does in produce read; do ./bin/varve bench $$does --record-size $$size $(BENCH_LOG); echo; done; done; \
+  ./bin/varve bench e2e --idle 5s $(BENCH_LOG)
+
+# On a directory of its own under TMPDIR. Where that is in memory, it is memory that is measured.
+bench-log: build
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; export VARVE_LOG="file://$$dir/log"; $(BENCHES)
+
+# On MinIO and the DynamoDB engine.
+bench-minio: minio build
+	go build -o bin/onminio ./localdev/minio/onminio
+	@VARVE_MINIO=$(MINIO) ./bin/onminio sh -c '$(BENCHES)'
+
+# --- The DynamoDB engine against judges from outside: the same random requests to both, every answer compared. OPERATIONS: requests to each judge.
+.PHONY: judges test-judges
+
+OPERATIONS ?= 20000
+MOTO       := 5.2.1
+DYNOXIDE   := 3.2.0
+DYNALITE   := 4.0.0
+
+# Installs what can be had here, and says what cannot. dynoxide takes minutes, once.
+judges:
+	@python3 -c 'import moto, moto.server, flask; assert moto.__version__ == "$(MOTO)"' 2>/dev/null || .tools/moto/bin/python3 -c 'import moto.server' 2>/dev/null || \
+	  { python3 -m venv .tools/moto && .tools/moto/bin/pip install -q 'moto[server]==$(MOTO)'; } || echo "judge moto cannot be installed here: it takes python3 with venv and PyPI"
+	@.tools/dynoxide/bin/dynoxide --version >/dev/null 2>&1 || \
+	  nice cargo install -q dynoxide-rs --version $(DYNOXIDE) --locked --no-default-features --features native-sqlite,http-server,cli --root .tools/dynoxide || \
+	  echo "judge dynoxide cannot be installed here: it takes cargo and crates.io"
+	@test -x .tools/dynalite/node_modules/.bin/dynalite || npm install --silent --no-audit --no-fund --prefix .tools/dynalite dynalite@$(DYNALITE) || \
+	  echo "judge dynalite cannot be installed here: it takes npm and its registry"
+
+# With those that are there; VARVE_JUDGES_REQUIRED=1 fails without any of them, VARVE_JUDGE_ENDPOINT adds an endpoint with credentials from the environment.
+test-judges:
+	go test -count=1 -timeout 30m -run TestJudges ./localdev/dynamodb/judge -v -operations $(OPERATIONS)
