@@ -1,0 +1,103 @@
+package dynamo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+type httpClient interface {
+	Do(*http.Request) (*http.Response, error)
+}
+
+// maxAnswer bounds an answer's body. A page is at most 1 MB of items, which their JSON makes some five times as long when the
+// attributes are tiny.
+const maxAnswer = 16 << 20
+
+// exchange is the HTTP client of one attempt. It sees what the SDK does not report: whether anything can have reached the service, and the
+// Date of the answer.
+type exchange struct {
+	table   *Table
+	reached bool // the HTTP client was asked to send
+	sent    bool // the service may have got the request
+}
+
+// Do sends the request and reads the whole answer.
+func (x *exchange) Do(req *http.Request) (*http.Response, error) {
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
+	x.reached, x.sent = true, true
+	var connected atomic.Bool
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}))
+	before := x.table.env.Mono()
+	resp, err := x.table.http.Do(req)
+	if err != nil {
+		// Only the dialler's own error, with no connection got before it by an attempt that the client repeated, proves that no byte left.
+		var dial *net.OpError
+		x.sent = connected.Load() || !errors.As(err, &dial) || dial.Op != "dial"
+		return nil, err
+	}
+	if err := read(resp); err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK { // by the service and not by a proxy
+		if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+			x.table.time.observe(date, before, x.table.env.Mono())
+		}
+	}
+	return resp, nil
+}
+
+// read replaces the body by its bytes, which are complete and have the checksum that the service gave, if it gave one.
+func read(resp *http.Response) error {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if len(body) == 0 || len(body) > maxAnswer {
+		return fmt.Errorf("answer of %d bytes, not 1 to %d", len(body), maxAnswer) // nothing is not "no such item"
+	}
+	if given := resp.Header.Get("X-Amz-Crc32"); given != "" {
+		want, err := strconv.ParseUint(given, 10, 32)
+		if got := crc32.ChecksumIEEE(body); err != nil || uint64(got) != want {
+			return fmt.Errorf("answer has checksum %d, its header says %q", got, given)
+		}
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+// serviceTime follows the service's clock. Date is cut to seconds and made somewhere between request and answer, so each answer gives an
+// interval in which service time minus our monotonic time lies; the estimate stays where it is while it is inside, and moves to the nearer
+// bound otherwise. It so gets exact within a round trip and does not jump from answer to answer.
+type serviceTime struct {
+	offset atomic.Int64 // nanoseconds: service time since 1970 minus our monotonic time; 0 before the first answer
+}
+
+func (s *serviceTime) observe(date time.Time, before, after time.Duration) {
+	low := date.UnixNano() - int64(after)
+	high := date.UnixNano() + int64(time.Second) - int64(before)
+	for {
+		old := s.offset.Load()
+		if s.offset.CompareAndSwap(old, max(min(old, high), low)) || old >= low && old <= high {
+			return
+		}
+	}
+}
+
+func (s *serviceTime) now(mono time.Duration) (time.Time, bool) {
+	offset := s.offset.Load()
+	return time.Unix(0, offset+int64(mono)).UTC(), offset != 0
+}
