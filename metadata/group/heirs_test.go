@@ -1,0 +1,151 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/varvelog/varve/internal/env"
+	"github.com/varvelog/varve/metadata"
+)
+
+// unowned looks four times a second for a while, without taking part, and returns the longest time for which a partition of the topic had no living owner.
+// next is called with what each look shows, and says whose sessions live.
+func (w *world) unowned(topic *metadata.Topic, d time.Duration, next func(*metadata.GroupState) map[metadata.SessionID]bool) (longest time.Duration) {
+	w.Helper()
+	since := make([]time.Time, topic.Partitions)
+	for end := time.Now().Add(d); time.Now().Before(end); w.settle(250 * time.Millisecond) {
+		s, err := w.table.GroupState(w.Context(), "g")
+		w.ok(err)
+		lives := next(s)
+		for p, holder := range holders(topic, byID(s.Lanes)) {
+			if since[p].IsZero() || lives[holder] {
+				since[p] = time.Now()
+			}
+			longest = max(longest, time.Since(since[p]))
+		}
+	}
+	return longest
+}
+
+// Jobs come, take part and die without a word, one after the other, while one member lives all the time. Whenever they die, be it at the moment that hurts
+// most, nothing is without an owner for longer than the time-out of the one that had it, and the heartbeats after which that is seen and
+// what it had is taken.
+func TestJobsThatDieKeepNothingFromTheLiving(t *testing.T) {
+	for what, dies := range map[string]func(beats int, given, holds bool) bool{
+		"at once":                   func(int, bool, bool) bool { return true },
+		"when proven":               func(beats int, _, _ bool) bool { return beats > 1 },
+		"when something is given":   func(_ int, given, holds bool) bool { return given && !holds },
+		"when something is held":    func(_ int, _, holds bool) bool { return holds },
+		"after a third of its time": func(beats int, _, _ bool) bool { return beats > 3 },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				topic := w.create("t", 6, 64)
+				a, b := w.join(reads("t")), w.join(reads("t"))
+				w.settle(4 * heartbeat)
+				w.balanced("two", 6, a, b)
+				b.kill()
+				var jobs []*process
+				last, lives, died := time.Now(), 0, 0
+				longest := w.unowned(topic, 5*timeout, func(s *metadata.GroupState) map[metadata.SessionID]bool {
+					living := map[metadata.SessionID]bool{a.session(): true}
+					var rest []*process
+					for _, j := range jobs {
+						given, beats := 0, 0
+						for _, at := range s.Plan.Topics {
+							for p := range at.Owners {
+								if s.Plan.Owns(j.session(), at.ID, p) {
+									given++
+								}
+							}
+						}
+						for _, m := range s.Members {
+							if m.Name == j.Name() {
+								beats = int(m.Beat)
+							}
+						}
+						living[j.session()] = true // until now
+						if dies(beats, given > 0, len(j.Held()) > 0) {
+							j.kill()
+							died++
+							continue
+						}
+						rest = append(rest, j)
+					}
+					if jobs = rest; time.Since(last) > 2*time.Second && len(jobs) < 3 {
+						jobs, last = append(jobs, w.join(reads("t"))), time.Now()
+						living[jobs[len(jobs)-1].session()] = true
+						lives++
+					}
+					return living
+				})
+				t.Logf("%d jobs came and %d died; a partition was without owner for %v at most, the time-out being %v", lives, died, longest, timeout)
+				if most := timeout + 3*heartbeat; longest > most || died < 4 {
+					t.Errorf("a partition was without owner for %v, want %v at most; %d have died", longest, most, died)
+				}
+				for _, j := range jobs {
+					j.leave()
+				}
+				a.leave()
+			})
+		})
+	}
+}
+
+// A static member whose lives end before they hold anything keeps what it had for one of them, not for all.
+func TestStaticMemberThatNeverGetsSoFar(t *testing.T) {
+	inWorld(t, func(w *world) {
+		topic := w.create("t", 4, 64)
+		a, b := w.join(named("a", reads("t"))), w.join(named("b", reads("t")))
+		w.settle(4 * heartbeat)
+		w.balanced("two", 4, a, b)
+		b.kill()
+		last, lives := time.Now(), 0
+		longest := w.unowned(topic, 5*timeout, func(*metadata.GroupState) map[metadata.SessionID]bool {
+			if time.Since(last) > timeout/2 {
+				w.seed++
+				c := named("b", reads("t"))
+				c.Group, c.Timeout, c.Refresh = "g", timeout, time.Minute
+				_, err := Join(w.Context(), w.table, env.Env{Clock: env.System().Clock, Rand: env.NewRand(w.seed)}, c)
+				w.ok(err)
+				last = time.Now()
+				lives++
+			}
+			return map[metadata.SessionID]bool{a.session(): true}
+		})
+		t.Logf("%d lives, %v without owner, the time-out being %v", lives, longest, timeout)
+		if longest > 2*timeout {
+			t.Errorf("a partition was without owner for %v", longest)
+		}
+		a.leave()
+	})
+}
+
+// Jobs that each live for half the time-out, and die without a word: with nobody else there they bury each other, and come to hold everything again and again.
+func TestJobsAlone(t *testing.T) {
+	for _, life := range []time.Duration{timeout / 2, 7 * timeout / 10, timeout} {
+		t.Run(fmt.Sprint(life), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.create("t", 4, 64)
+				held := map[int]int{} // by partition: by how many jobs
+				for range 24 {
+					j := w.join(reads("t"))
+					w.settle(life)
+					for _, p := range j.Held() {
+						held[p.Partition]++
+					}
+					j.kill()
+				}
+				synctest.Wait()
+				t.Logf("jobs that held each partition, of 24: %v", held)
+				for p := range 4 {
+					if held[p] < 4 {
+						t.Errorf("partition %d was held by %d of 24 jobs", p, held[p])
+					}
+				}
+			})
+		})
+	}
+}
