@@ -1,0 +1,175 @@
+// Package minio runs MinIO's server: a program of its own, on the loopback address, with credentials that nobody else knows, and gone when
+// whoever started it is. The program is under the AGPL: it is run, never linked. `make minio` builds it.
+package minio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/varvelog/varve/internal/env"
+)
+
+// Region is where the server says that its buckets are.
+const Region = "eu-central-1"
+
+const (
+	startTime = 60 * time.Second // until it answers, on a machine that is busy building
+	probeTime = time.Second      // for one question whether it does
+	probeWait = 50 * time.Millisecond
+	attempts  = 3 // another process may take the port between its choice and its use
+)
+
+// Server is a server and its data. Methods are for one goroutine at a time.
+type Server struct {
+	program        string
+	dir            string // holds the data, and what the program keeps in its home
+	address        string
+	access, secret string
+	settings       []string // further variables of the program's environment
+	env            env.Env
+	process        *process // nil: not running
+}
+
+// Start starts the program on the data in dir, which is made if it is not there, and waits until it answers. The server lives until
+// Close, also when ctx ends earlier. Settings are variables of MinIO's, as NAME=value.
+func Start(ctx context.Context, e env.Env, program, dir string, settings ...string) (*Server, error) {
+	s := &Server{program: program, dir: dir, settings: settings, env: e, access: fmt.Sprintf("varve%016x", e.Uint64()), secret: fmt.Sprintf("%016x%016x", e.Uint64(), e.Uint64())}
+	if err := os.MkdirAll(s.data(), 0o700); err != nil {
+		return nil, err
+	}
+	for n := 1; ; n++ {
+		var err error
+		if s.address, err = freeAddress(); err == nil {
+			err = s.Restart(ctx)
+		}
+		if err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, errEnded) || n == attempts {
+			return nil, err
+		}
+	}
+}
+
+// Restart starts the server again after Kill: same address, credentials and data.
+func (s *Server) Restart(ctx context.Context) error {
+	if s.process != nil {
+		return errors.New("minio: the server is running")
+	}
+	p, err := startProcess(s.program, []string{"server", "--quiet", "--address", s.address, "--certs-dir", filepath.Join(s.dir, "certs"), s.data()}, s.environment())
+	if err != nil {
+		return fmt.Errorf("minio: %w: 'make minio' builds the server", err)
+	}
+	s.process = p
+	if err := s.ready(ctx); err != nil {
+		s.Kill()
+		return fmt.Errorf("minio: %w; it said: %s", err, strings.ReplaceAll(p.said.String(), s.secret, "(secret)"))
+	}
+	return nil
+}
+
+// Kill kills the server as a crash would (SIGKILL) and waits until it is gone. Its data stay.
+func (s *Server) Kill() {
+	if s.process != nil {
+		s.process.kill()
+		s.process = nil
+	}
+}
+
+// Close kills the server and removes its data.
+func (s *Server) Close() error {
+	s.Kill()
+	return os.RemoveAll(s.dir)
+}
+
+// Endpoint is the server's URL.
+func (s *Server) Endpoint() string { return "http://" + s.address }
+
+// Credentials are the root user's.
+func (s *Server) Credentials() (accessKey, secretKey string) { return s.access, s.secret }
+
+// Client is a client with the root user's credentials, which makes one attempt of each request.
+func (s *Server) Client() (*minio.Core, error) {
+	return minio.NewCore(s.address, &minio.Options{Creds: credentials.NewStaticV4(s.access, s.secret, ""), Region: Region, MaxRetries: 1})
+}
+
+// MakeBucket makes an empty bucket.
+func (s *Server) MakeBucket(ctx context.Context, bucket string) error {
+	c, err := s.Client()
+	if err != nil {
+		return err
+	}
+	return c.Client.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: Region})
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// environment is the program's: nothing of a MinIO that is configured on this machine.
+func (s *Server) environment() (list []string) {
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "MINIO_") && !strings.HasPrefix(v, "HOME=") {
+			list = append(list, v)
+		}
+	}
+	list = append(list, s.settings...)
+	return append(list, "HOME="+s.dir, "MINIO_ROOT_USER="+s.access, "MINIO_ROOT_PASSWORD="+s.secret, "MINIO_REGION="+Region, "MINIO_BROWSER=off", "MINIO_UPDATE=off")
+}
+
+// errEnded is a program that ended before it answered.
+var errEnded = errors.New("the server ended")
+
+// ready waits until the server says that it is.
+func (s *Server) ready(ctx context.Context) error {
+	ctx, cancel := s.env.WithTimeout(ctx, startTime)
+	defer cancel()
+	for {
+		if s.healthy(ctx) {
+			return nil
+		}
+		timer, stop := s.env.After(probeWait)
+		select {
+		case <-timer:
+		case <-s.process.ended:
+			stop()
+			return errEnded
+		case <-ctx.Done():
+			stop()
+			return fmt.Errorf("the server does not answer: %w", ctx.Err())
+		}
+	}
+}
+
+func (s *Server) healthy(ctx context.Context) bool {
+	limited, cancel := s.env.WithTimeout(ctx, probeTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(limited, http.MethodGet, s.Endpoint()+"/minio/health/cluster", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// freeAddress is a loopback address that was free a moment ago: the program does not tell which port it took if it is to take any.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
