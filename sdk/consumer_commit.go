@@ -1,0 +1,62 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+
+	"github.com/varvelog/varve/metadata/group"
+)
+
+// commitFinished commits what is finished and not committed yet.
+func (c *Consumer) commitFinished(ctx context.Context) error {
+	return c.commitWhere(ctx, func(o *ownership) int64 { return o.finished })
+}
+
+// Commit commits everything that Poll has returned so far, whether it is finished or not. Partitions that are not held any more are named by the error
+// (ErrNotHeld), the others are committed.
+func (c *Consumer) Commit(ctx context.Context) error {
+	return c.commitWhere(ctx, func(o *ownership) int64 { return o.delivered })
+}
+
+func (c *Consumer) commitWhere(ctx context.Context, next func(*ownership) int64) error {
+	var offsets []group.Offset
+	c.mu.Lock()
+	for p, o := range c.owned {
+		if n := next(o); n > o.committed {
+			offsets = append(offsets, group.Offset{Partition: p, Lease: o.lease, Offset: n})
+		}
+	}
+	c.mu.Unlock()
+	return c.commit(ctx, offsets)
+}
+
+// CommitOffset is an offset to commit: of the next record to be read. Metadata, at most 256 bytes, is kept with it.
+type CommitOffset struct {
+	Offset   int64
+	Metadata string
+}
+
+// CommitOffsets commits offsets of partitions that are held. One that is lower than what is committed is ErrBehind, one that is not held ErrNotHeld; the
+// others are committed.
+func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition]CommitOffset) error {
+	wanted, failed := c.wanted(offsets)
+	return errors.Join(failed, c.commit(ctx, wanted))
+}
+
+func (c *Consumer) commit(ctx context.Context, offsets []group.Offset) error {
+	if len(offsets) == 0 {
+		return nil
+	}
+	done, err := c.member.Commit(ctx, offsets)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range done {
+		if own := c.owned[o.Partition]; own != nil && own.lease == o.Lease {
+			own.committed = max(own.committed, o.Offset)
+		}
+	}
+	if err != nil {
+		return groupError(c.group, err)
+	}
+	return nil
+}

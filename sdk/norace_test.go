@@ -1,0 +1,8 @@
+//go:build !race
+
+package sdk_test
+
+const (
+	raced     = false
+	raceShare = 1
+)

@@ -1,0 +1,163 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/metadata/walk"
+	"github.com/varvelog/varve/segment"
+	"github.com/varvelog/varve/segment/store"
+)
+
+// PartitionOffsets is a partition's log start and end: valid offsets are [Start, End).
+type PartitionOffsets struct {
+	Partition int   `json:"partition"`
+	Start     int64 `json:"start"`
+	End       int64 `json:"end"`
+}
+
+// parallelReads is how many lanes or partitions are asked about at once where many are.
+const parallelReads = 8
+
+// offsets returns start and end of all partitions of the topic, in order, as strong reads show them: one of the state and one of the head per lane.
+func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]PartitionOffsets, error) {
+	offsets := make([]PartitionOffsets, t.Partitions)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelReads)
+	for _, lane := range t.Lanes {
+		g.Go(func() error {
+			state, head, err := l.walker.Bounds(ctx, lane)
+			if err != nil {
+				return err
+			}
+			for slot := range metadata.Slot(metadata.SlotsPerLane) {
+				if p, ok := t.Partition(metadata.Place{Lane: lane, Slot: slot}); ok {
+					offsets[p] = PartitionOffsets{p, state.Starts[slot], head.Ends[slot]}
+				}
+			}
+			return nil
+		})
+	}
+	return offsets, g.Wait()
+}
+
+// appendedAt is when the record at the offset, or the next that is left, was appended, by the table's service: in the archive the first of its extent. Zero
+// when there is none.
+func (l *Log) appendedAt(ctx context.Context, t *metadata.Topic, partition int, offset int64) (time.Time, error) {
+	for c := walk.At(t, partition, offset); ; {
+		extents, next, err := l.walker.Next(ctx, c)
+		var outside *walk.RangeError
+		switch {
+		case errors.As(err, &outside), err == nil && len(extents) == 0: // retention was faster, or an eventual read does not show it yet
+			return time.Time{}, nil
+		case err != nil:
+			return time.Time{}, l.readError(ctx, t, partition, walk.Extent{}, err)
+		}
+		for _, e := range extents {
+			if e.Count > 0 {
+				return e.First, nil
+			}
+		}
+		c = next
+	}
+}
+
+// offsetForTime returns the first offset of the partition whose index timestamp is at or after at, or ErrNoOffset. See AtTime.
+func (l *Log) offsetForTime(ctx context.Context, t *metadata.Topic, partition int, at time.Time) (int64, error) {
+	ms := at.Add(time.Millisecond - 1).UnixMilli() // records have whole milliseconds
+	from := int64(0)
+	for {
+		e, first, err := l.walker.FindTime(ctx, walk.At(t, partition, from), ms)
+		if errors.Is(err, walk.ErrNone) {
+			return 0, fmt.Errorf("topic %q partition %d: %w: %v", t.Name, partition, ErrNoOffset, at)
+		}
+		if err != nil {
+			return 0, l.readError(ctx, t, partition, e, err)
+		}
+		offset, found, err := l.firstAtTime(ctx, t, partition, e, first, ms)
+		var outside *RangeError
+		switch {
+		case errors.As(err, &outside) && outside.Err == ErrExpired:
+			from = outside.Start // its object went before the log start had moved
+		case found || err != nil:
+			return offset, err
+		default:
+			from = e.End
+		}
+	}
+}
+
+// firstAtTime looks for the time among an extent's records from offset first on. If its object is gone it looks at what the extent's offsets are in now.
+func (l *Log) firstAtTime(ctx context.Context, t *metadata.Topic, partition int, e walk.Extent, first, ms int64) (offset int64, found bool, err error) {
+	for end := e.End; ; {
+		offset, found, err = l.searchExtent(ctx, t, partition, e, first, ms)
+		var extents []walk.Extent
+		switch {
+		case errors.Is(err, store.ErrNotExist):
+			extents, _, err = l.refetch(ctx, t, walk.At(t, partition, first), e, err)
+		case err != nil, found, e.End >= end:
+			return offset, found, err
+		default:
+			first = e.End
+			extents, _, err = l.walker.Next(ctx, walk.At(t, partition, first))
+		}
+		if err != nil {
+			return 0, false, l.readError(ctx, t, partition, e, err)
+		}
+		if len(extents) == 0 {
+			return 0, false, nil
+		}
+		e = extents[0]
+	}
+}
+
+// searchExtent is firstAtTime in one extent. store.ErrNotExist comes as it is.
+func (l *Log) searchExtent(ctx context.Context, t *metadata.Topic, partition int, e walk.Extent, first, ms int64) (offset int64, found bool, err error) {
+	damaged := func(err error) error {
+		return &DataError{Topic: t.Name, Partition: partition, From: e.Base, To: e.End, Object: objectOf(e).Name(), Err: err}
+	}
+	var decoder segment.Decoder
+	var records []segment.Record
+	split := newSplitter(e)
+	for read := int64(0); read < e.Bytes; {
+		r := wanted(e, read, maxRange)
+		b, _, err := l.fetcher.read(ctx, r, 1, nil)
+		if errors.Is(err, store.ErrNotExist) {
+			return 0, false, err
+		} else if err != nil {
+			return 0, false, l.readError(ctx, t, partition, e, err)
+		}
+		b = b[e.Start+read-r.off:]
+		if !e.Archived() {
+			b = b[:e.Bytes]
+			if err := checkExtent(b, e); err != nil {
+				return 0, false, damaged(err)
+			}
+		}
+		split.add(b)
+		for read += int64(len(b)); !split.done(); {
+			batch, _, _, err := split.cut()
+			if err == nil && batch == nil {
+				break
+			}
+			if err == nil && split.next > first {
+				records, err = decoder.Decode(batch, decodeBase(e), records[:0])
+			}
+			if err != nil {
+				return 0, false, damaged(err)
+			}
+			for _, r := range records {
+				if r.Offset >= first && indexTime(&e, r.Timestamp) >= ms {
+					return r.Offset, true, nil
+				}
+			}
+			records = records[:0]
+		}
+	}
+	return 0, false, nil
+}

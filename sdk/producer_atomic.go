@@ -1,0 +1,192 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/metadata/lane"
+)
+
+// AppendAtomic appends the records, to any partitions of any topics of one retention class, all or none: one
+// transaction of the table, which costs twice the write units of plain commits and is fit for lanes under about 20
+// commits per second; conflicts up to the delivery deadline end in ErrContended. Partitions are chosen as for Produce.
+// It goes out at once and keeps no order with records that were produced before and are not settled: Flush first where
+// that matters. When it succeeded and the offsets could not be read back, they are -1. A ctx that is done before the
+// outcome is known detaches, as in ProduceSync.
+func (p *Producer) AppendAtomic(ctx context.Context, records ...*Record) error {
+	w := newWaiter(records)
+	if err := p.acceptAtomic(ctx, records, nil, w); err != nil {
+		return err
+	}
+	return w.wait(ctx).Err()
+}
+
+// acceptAtomic takes the records in as a flush that goes by itself, past the writers of its lanes, and together with moves of offsets.
+func (p *Producer) acceptAtomic(ctx context.Context, records []*Record, offsets []metadata.StepOffsets, w *waiter) error {
+	f, err := p.gatherTogether(ctx, records, w) // on success mu is held
+	if err != nil {
+		return err
+	}
+	defer p.mu.Unlock()
+	f.offsets = offsets
+	close(f.started)
+	p.launch(f, p.runAtomic)
+	return nil
+}
+
+// gatherTogether takes the records in as a flush of one class that is cut, and that nobody else knows yet. On success mu is held.
+func (p *Producer) gatherTogether(ctx context.Context, records []*Record, w *waiter) (*flush, error) {
+	places, room, err := p.placeAll(ctx, records, func(r *Record, t *topicHandle) int { return t.choose(r, len(t.partitions)) })
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	if err = p.roomForAll(ctx, room); err == nil {
+		f := p.newFlush(p.log.env.Mono())
+		if err = f.gather(records, places, w, p.log.env); err == nil {
+			err = f.oneClass()
+		}
+		if err == nil {
+			f.batches[0].room, f.isCut = room, true
+			return f, nil
+		}
+		p.room.give(room)
+	}
+	p.mu.Unlock()
+	return nil, err
+}
+
+// oneClass refuses topics of several retention classes: the segment can be in only one of them, and would be deleted
+// too early or too late for the others.
+func (f *flush) oneClass() error {
+	first := f.batches[0].at.topic.row
+	for _, b := range f.batches {
+		if row := b.at.topic.row; row.Class() != first.Class() {
+			return &FieldError{Topic: row.Name, Field: "retention class", Value: row.Class().String(),
+				Valid: fmt.Sprintf("that of topic %q, %s", first.Name, first.Class())}
+		}
+	}
+	return nil
+}
+
+// runAtomic takes the flush to its end.
+func (p *Producer) runAtomic(ctx context.Context, f *flush) {
+	results, err := p.commitAtomic(ctx, f)
+	if err != nil {
+		err = gaveUp(ctx, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, part := range f.parts {
+		for j, b := range part.batches {
+			if b.err = p.deliveryError(b, err); b.err != nil {
+				p.countUnsent(b)
+			} else {
+				b.base = results[i].Slots[j].Base
+			}
+			p.hand(b)
+		}
+	}
+	p.room.give(flushRoom)
+}
+
+// commitAtomic puts the segment, and commits it to all its lanes at once.
+func (p *Producer) commitAtomic(ctx context.Context, f *flush) (results []lane.Result, err error) {
+	err = p.whenDurable(ctx, f, func(c lane.AllConfig, s lane.Whole) (err error) {
+		results, err = lane.CommitAll(ctx, c, s)
+		return err
+	})
+	return results, err
+}
+
+// whenDurable seals and puts the segment and calls commit with it, and again under another id each time that this is ErrStaleID.
+func (p *Producer) whenDurable(ctx context.Context, f *flush, commit func(lane.AllConfig, lane.Whole) error) error {
+	p.mu.Lock()
+	f.parts = split(f.batches)
+	p.mu.Unlock()
+	for _, b := range f.batches {
+		if b.keyed {
+			if err := p.markKeyed(ctx, b.at.topic); err != nil {
+				return err
+			}
+		}
+	}
+	u := &upload{parts: f.parts}
+	segments, err := p.seal(f, u)
+	defer u.recycle()
+	if err == nil {
+		err = p.put(ctx, u.id, u.body, u.records)
+	}
+	newest := map[metadata.LaneID]int64{} // config version that each head has shown; under mu
+	observe := func(h *metadata.Head) {
+		p.observe(h)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		newest[h.Lane] = max(newest[h.Lane], h.ConfigVersion)
+	}
+	for err == nil {
+		err = commit(lane.AllConfig{
+			Table: p.log.table, Env: p.log.env, Writer: p.epoch, SettleBudget: p.config.settleBudget(), OnImage: observe, Hooks: p.laneHooks(),
+		}, whole(segments, f))
+		if err == nil {
+			p.catchUp(ctx, f, newest)
+			return nil
+		}
+		if errors.Is(err, lane.ErrStaleID) {
+			err = p.remintAtomic(ctx, f, segments)
+		}
+	}
+	return err
+}
+
+// catchUp reads the rows of topics whose heads have shown a newer configuration: to a producer that appends only like this nothing else tells that its
+// topic has grown. That it fails does not matter, the next append does it again.
+func (p *Producer) catchUp(ctx context.Context, f *flush, newest map[metadata.LaneID]int64) {
+	for _, part := range f.parts {
+		at := part.batches[0].at
+		p.mu.Lock()
+		behind := at.topic.row.Version < newest[at.place.Lane]
+		p.mu.Unlock()
+		if behind {
+			_, _ = p.refresh(ctx, at.topic)
+		}
+	}
+}
+
+// whole is the segment as CommitAll takes it.
+func whole(segments []*lane.Segment, f *flush) lane.Whole {
+	s := lane.Whole{ID: segments[0].ID, Minted: segments[0].Minted, Deadline: segments[0].Deadline, Offsets: f.offsets}
+	for i, part := range f.parts {
+		s.Parts = append(s.Parts, lane.Part{
+			Lane: part.batches[0].at.place.Lane, Version: segments[i].Version, Start: segments[i].Start, Slots: segments[i].Slots,
+		})
+	}
+	return s
+}
+
+// remintAtomic gives the segment a new id, of the class that its topics have now.
+func (p *Producer) remintAtomic(ctx context.Context, f *flush, segments []*lane.Segment) error {
+	for i, part := range f.parts {
+		version, err := p.refresh(ctx, part.batches[0].at.topic)
+		if err != nil {
+			return err
+		}
+		segments[i].Version = version
+	}
+	p.mu.Lock()
+	err, class := f.oneClass(), f.batches[0].at.topic.row.Class()
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	first := segments[0]
+	if err := p.remint(ctx, first, first.ID, class); err != nil {
+		return err
+	}
+	for _, s := range segments[1:] {
+		rename(s, first.ID, first.Minted)
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/varvelog/varve/internal/env"
+	"github.com/varvelog/varve/internal/objects"
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/metadata/lane"
+	"github.com/varvelog/varve/segment"
+	"github.com/varvelog/varve/segment/store"
+)
+
+// upload is one segment of a flush: the parts of one retention class.
+type upload struct {
+	parts   []*lanePart
+	records int
+	id      segment.ID
+	minted  metadata.Stamp
+	builder *segment.Builder
+	lent    []*segment.BatchBuilder // to builder
+	body    [][]byte                // in their memory, until recycle
+}
+
+var segmentBuilders = sync.Pool{New: func() any { return new(segment.Builder) }}
+
+// recycle hands the segment's memory on. Nothing may put it any more.
+func (u *upload) recycle() {
+	u.body = nil
+	segmentBuilders.Put(u.builder)
+	for _, b := range u.lent {
+		b.Reset()
+		builders.Put(b)
+	}
+	u.lent = nil
+}
+
+// send ends the tickets of all parts of the flush: with Commit for those whose segment is durable, else with Fail.
+func (p *Producer) send(ctx context.Context, f *flush) []*upload {
+	p.announceKeys(ctx, f)
+	var uploads []*upload
+	for _, part := range f.parts {
+		if part.failed {
+			continue
+		}
+		i := 0
+		for i < len(uploads) && uploads[i].parts[0].class != part.class {
+			i++
+		}
+		if i == len(uploads) {
+			uploads = append(uploads, new(upload))
+		}
+		uploads[i].parts = append(uploads[i].parts, part)
+	}
+	var wg sync.WaitGroup
+	for _, u := range uploads[min(1, len(uploads)):] {
+		wg.Go(func() { p.sendSegment(ctx, f, u) })
+	}
+	if len(uploads) > 0 {
+		p.sendSegment(ctx, f, uploads[0])
+	}
+	wg.Wait()
+	return uploads
+}
+
+// announceKeys marks the topics of which the flush has the first keyed records. Where that fails, so do the parts.
+func (p *Producer) announceKeys(ctx context.Context, f *flush) {
+	for _, part := range f.parts {
+		for _, b := range part.batches {
+			if !b.keyed || part.failed {
+				continue
+			}
+			if err := p.markKeyed(ctx, b.at.topic); err != nil {
+				part.fail(gaveUp(ctx, err))
+			}
+		}
+	}
+}
+
+// sendSegment seals and puts one segment, and hands it to the lanes.
+func (p *Producer) sendSegment(ctx context.Context, f *flush, u *upload) {
+	segments, err := p.seal(f, u)
+	if err == nil {
+		err = p.put(ctx, u.id, u.body, u.records)
+	}
+	for i, part := range u.parts {
+		if err != nil {
+			part.fail(gaveUp(ctx, err))
+			continue
+		}
+		part.ticket.Commit(segments[i])
+	}
+}
+
+// seal compresses the batches into a segment under a new id, and returns what each part is in it. How large it came out decides where it will be stored.
+func (p *Producer) seal(f *flush, u *upload) (segments []*lane.Segment, err error) {
+	u.id, u.minted = p.ids.mint(u.parts[0].class, segment.ID{})
+	u.builder = segmentBuilders.Get().(*segment.Builder)
+	u.builder.Reset(segment.Intake, p.log.identity.Log)
+	options := segment.DefaultBatchOptions()
+	options.Codec = p.config.codec
+	options.AppendTime = u.id.Time().UnixMilli()
+	for _, part := range u.parts {
+		s := &lane.Segment{
+			ID: u.id, Start: int64(u.builder.Size()), Minted: u.minted, Version: part.version,
+			Deadline: f.deadline, Owner: &owned{u, part},
+		}
+		for _, b := range part.batches {
+			entry, err := p.sealBatch(u, part, b, options)
+			if err != nil {
+				return nil, err
+			}
+			s.Slots = append(s.Slots, entry)
+			s.Expect, s.Tokens = append(s.Expect, b.expect...), append(s.Tokens, b.tokens...)
+			u.records += int(entry.Count)
+		}
+		segments = append(segments, s)
+	}
+	if u.body, _, err = u.builder.FinishPieces(); err != nil {
+		return nil, err
+	}
+	if store.SizeOf(u.body) <= p.config.smallSegments {
+		u.id = u.id.In(segment.InTable)
+		for _, s := range segments {
+			s.ID = u.id
+		}
+	}
+	return segments, nil
+}
+
+// owned is what a lane's segment is of.
+type owned struct {
+	upload *upload
+	part   *lanePart
+}
+
+// sealBatch compresses one batch into the segment.
+func (p *Producer) sealBatch(u *upload, part *lanePart, b *batch, o segment.BatchOptions) (metadata.SlotEntry, error) {
+	p.mu.Lock()
+	row := b.at.topic.row
+	p.mu.Unlock()
+	if o.TimeType = row.Config.TimeType; o.TimeType == segment.LogAppendTime {
+		b.stamp = u.id.Time()
+	}
+	meta := segment.ExtentMeta{Lane: string(b.at.place.Lane), Slot: uint8(b.at.place.Slot), Topic: row.ID, Partition: int32(b.at.index)}
+	entry := metadata.SlotEntry{Slot: b.at.place.Slot}
+	latest := int64(0)
+	for _, encoded := range b.encoded {
+		info, err := u.add(meta, encoded, o)
+		if err != nil {
+			return entry, fmt.Errorf("seal topic %q partition %d: %w", row.Name, b.at.index, err)
+		}
+		entry.Count += int32(info.Count)
+		entry.Bytes += int32(info.Length)
+		latest = max(latest, info.MaxTime)
+	}
+	b.encoded = nil
+	entry.MaxTime = metadata.IndexTime(latest, u.id)
+	part.latest = append(part.latest, latest)
+	return entry, nil
+}
+
+// add takes an encoded batch into the segment: compressed, or as it is, in its own memory.
+func (u *upload) add(meta segment.ExtentMeta, encoded *segment.BatchBuilder, o segment.BatchOptions) (segment.BatchInfo, error) {
+	if o.Codec == segment.None {
+		u.lent = append(u.lent, encoded)
+		return u.builder.Adopt(meta, encoded, o)
+	}
+	info, err := u.builder.AddOpen(meta, encoded, o)
+	encoded.Reset()
+	builders.Put(encoded)
+	return info, err
+}
+
+// remint is lane.Config.Remint: the same bytes under a higher id, perhaps in another class. Other lanes may have
+// committed them under the old one, and that is no harm: each object names all extents, and each entry names its
+// object.
+func (p *Producer) remint(ctx context.Context, s *lane.Segment, above segment.ID, class segment.Class) error {
+	o := s.Owner.(*owned)
+	id, minted := p.ids.mint(class, above)
+	id = id.In(s.ID.Place())
+	if err := p.put(ctx, id, o.upload.body, o.upload.records); err != nil {
+		return err
+	}
+	rename(s, id, minted)
+	return nil
+}
+
+// rename gives the segment another id, with the index timestamps that it brings.
+func rename(s *lane.Segment, id segment.ID, minted metadata.Stamp) {
+	for i, latest := range s.Owner.(*owned).part.latest {
+		s.Slots[i].MaxTime = metadata.IndexTime(latest, id)
+	}
+	s.ID, s.Minted = id, minted
+}
+
+// put creates the segment where its id says, and tries again while that can help and ctx lasts. A repetition finds the bytes there if a lost answer was of
+// a put that was applied.
+func (p *Producer) put(ctx context.Context, id segment.ID, body [][]byte, records int) error {
+	e, name := p.log.env, objects.Of("", id).Name()
+	create, again := func() error { return store.PutPieces(ctx, p.log.store, name, body) }, retryStore
+	if id.Place() == segment.InTable {
+		small := slices.Concat(body...)
+		create, again = func() error { return p.log.table.PutSmall(ctx, id, small) }, retryTable
+	}
+	start := e.Mono()
+	err := p.persist(ctx, func() error {
+		e.At(env.BeforeUpload)
+		err := create()
+		if err == nil {
+			e.At(env.AfterUpload)
+		}
+		return err
+	}, again)
+	fire(p.log.hooks, func(h PutHook) {
+		h.OnPut(PutEvent{Object: name, Bytes: store.SizeOf(body), Records: records, Duration: e.Mono() - start, Err: err})
+	})
+	return err
+}
+
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
+
+// persist repeats what may be repeated until it succeeds, cannot succeed, or ctx is done; the error is then the last
+// one of its own.
+func (p *Producer) persist(ctx context.Context, try func() error, again func(error) bool) (err error) {
+	wait := firstRetry
+	var before error
+	for {
+		if err = try(); err == nil || !again(err) {
+			break
+		}
+		if p.log.env.Sleep(ctx, p.log.env.Jitter(wait)) != nil {
+			break
+		}
+		before, wait = err, min(2*wait, lastRetry)
+	}
+	if err != nil && before != nil && ctx.Err() != nil { // cut off by ctx: what went wrong before says more
+		return before
+	}
+	return err
+}
+
+// retryStore tells whether a put may be repeated with hope. What is refused for what it is stays refused; credentials that were not to be had may be,
+// before the deadline.
+func retryStore(err error) bool {
+	if errors.Is(err, store.ErrNoCredentials) {
+		return true
+	}
+	for _, final := range []error{store.ErrDenied, store.ErrConfig, store.ErrBadName, store.ErrExists, store.ErrReused} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
+}
+
+// retryTable tells the same of a write to the table that may be repeated.
+func retryTable(err error) bool {
+	return errors.Is(err, metadata.ErrNoCredentials) || errors.Is(err, metadata.ErrThrottled) || errors.Is(err, metadata.ErrUnavailable) || errors.Is(err, metadata.ErrOutcomeUnknown) ||
+		errors.Is(err, metadata.ErrContended)
+}
+
+// minter makes ids by the service's clock, above every floor that was seen.
+type minter struct {
+	env   env.Env
+	clock interface {
+		ServiceTime() (now time.Time, ok bool)
+	}
+
+	mu    sync.Mutex
+	floor segment.ID
+}
+
+// mint returns an id above the given one, with its moment by the process's own clocks.
+func (m *minter) mint(class segment.Class, above segment.ID) (segment.ID, metadata.Stamp) {
+	m.raise(above)
+	minted := lane.Now(m.env)
+	at, ok := m.clock.ServiceTime()
+	if !ok {
+		at = minted.Wall
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return segment.NewID(at, class, segment.InBucket, m.env.Uint64(), m.floor), minted
+}
+
+func (m *minter) raise(floor segment.ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.floor.Less(floor) {
+		m.floor = floor
+	}
+}
