@@ -1,0 +1,96 @@
+package sweep
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/segment"
+)
+
+// long makes a lane of n chunks of one record a commit, that were spilled long ago, without objects.
+func (w *world) long(t *metadata.Topic, chunks int) {
+	w.t.Helper()
+	lane := t.Lanes[0]
+	for range chunks {
+		h := w.head(lane)
+		var entries []metadata.Entry
+		for range h.K {
+			entries = append(entries, metadata.Entry{ID: w.id(time.Now(), segment.InBucket), Start: 16, Slots: []metadata.SlotEntry{{Count: 1, Bytes: 100}}})
+		}
+		_, err := w.table.Commit(w.t.Context(), metadata.Commit{Lane: lane, Entries: entries, Epoch: h.Epochs[0], Cap: metadata.CapFor(h.First, len(entries))})
+		check(w.t, err)
+		w.spill(lane)
+	}
+}
+
+// A sweep costs what is new since the last one, and something for each lane: not more in a log that is a hundred times as long, compacted or not.
+func TestCostIsWhatIsNew(t *testing.T) {
+	var seen []string
+	lengths := []int{50, 200, 1000}
+	if usualStride > 50 {
+		lengths = lengths[:2]
+	}
+	for _, chunks := range lengths {
+		inBubble(t, func(t *testing.T, w *world) {
+			topic := w.topic("orders", 1, 1)
+			w.long(topic, chunks)
+			time.Sleep(10 * time.Hour)
+			_, _, err := w.sweep(w.options())
+			check(t, err)
+			measure := func(what string) {
+				t.Helper()
+				w.table.off, w.counts = true, map[string]int{} // all requests
+				_, told, err := w.sweep(w.options())
+				check(t, err)
+				line := fmt.Sprintf("%s: %d deleted", what, len(told))
+				for _, op := range slices.Sorted(maps.Keys(w.counts)) {
+					line += fmt.Sprintf(", %s %d", op, w.counts[op])
+				}
+				t.Logf("%d chunks: %s", chunks, line)
+				seen = append(seen, line)
+			}
+			measure("nothing new, at once")
+			time.Sleep(4 * time.Hour)
+			measure("nothing new, hours later")
+			w.fill(16, part{topic, 0, 1})
+			time.Sleep(4 * time.Hour)
+			measure("16 commits")
+		})
+	}
+	n := len(seen) / len(lengths)
+	for i, line := range seen {
+		if line != seen[i%n] {
+			t.Errorf("a longer log costs more: %s\nnot %s", line, seen[i%n])
+		}
+	}
+}
+
+// What is superseded costs two requests to read a segment's footer, besides a thousandth of a DELETE; of segments that several lanes share too, as long as all
+// let go of them.
+func TestCostOfSuperseded(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.topic("a", 1, 1), w.topic("b", 1, 1)
+		const n = 64
+		both := []part{{a, 0, 1}, {b, 0, 1}}
+		if b.Lanes[0] < a.Lanes[0] {
+			slices.Reverse(both)
+		}
+		w.fill(n+8, both...)
+		w.compact(a, a.Lanes[0])
+		w.compact(b, b.Lanes[0])
+		time.Sleep(2 * time.Hour)
+		w.swept()
+		time.Sleep(RestoreWindow)
+		w.counts = map[string]int{}
+		_, told, err := w.sweep(w.options())
+		check(t, err)
+		t.Logf("%d deletions: %v", len(told), w.counts)
+		if w.counts["stat"] != n+8 || w.counts["delete"] != 1 || w.counts["get"] != n+8+1+2 { // besides: varve.json, and the footers of the two archive segments
+			t.Errorf("%v, for %d segments", w.counts, n+8)
+		}
+	})
+}

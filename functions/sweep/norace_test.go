@@ -1,0 +1,5 @@
+//go:build !race
+
+package sweep
+
+const usualStride = 37
