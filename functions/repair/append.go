@@ -1,0 +1,325 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/varvelog/varve/functions/internal/archive"
+	"github.com/varvelog/varve/internal/objects"
+	"github.com/varvelog/varve/metadata"
+	protocol "github.com/varvelog/varve/metadata/lane"
+	"github.com/varvelog/varve/segment"
+	"github.com/varvelog/varve/segment/store"
+)
+
+// addition is an intake segment that is appended again, and to which lanes.
+type addition struct {
+	id    segment.ID
+	lanes map[metadata.LaneID][]metadata.SlotEntry // in the order of their bytes; MaxTime is that of the records
+	start map[metadata.LaneID]int64
+}
+
+// additions are the segments that lanes are to have again, by the order of ids.
+func (r *run) additions() (all []*addition) {
+	by := map[segment.ID]*addition{}
+	of := func(id segment.ID) *addition {
+		if by[id] == nil {
+			by[id] = &addition{id, map[metadata.LaneID][]metadata.SlotEntry{}, map[metadata.LaneID]int64{}}
+		}
+		return by[id]
+	}
+	copies := map[segment.ID]bool{}
+	for _, p := range r.found.intake {
+		for _, e := range r.eras {
+			copies[copyOf(e, p.id)] = true // appended again by an earlier repair, whose table was put back since
+		}
+	}
+	for _, p := range r.found.intake {
+		for id, extents := range p.lanes {
+			l := r.lanes[id]
+			if l == nil || copies[p.id] || l.knows(p.id) || extents[0].Topic != l.topic.ID || slices.ContainsFunc(r.eras, func(e metadata.Era) bool { return l.knows(copyOf(e, p.id)) }) {
+				continue
+			}
+			a := of(p.id)
+			a.lanes[id], a.start[id] = slotsOf(extents), extents[0].Offset
+		}
+	}
+	for id, l := range r.lanes {
+		for _, e := range l.again {
+			a := of(e.ID)
+			a.lanes[id], a.start[id] = e.Slots, e.Start
+		}
+	}
+	for _, a := range by {
+		if len(a.lanes) > 0 {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, func(a, b *addition) int { return a.id.Compare(b.id) })
+	return all
+}
+
+// knows tells whether the lane has committed a segment, be it in the cut.
+func (l *lane) knows(id segment.ID) bool { return l.has[id] || l.again[id].ID == id }
+
+// slotsOf sums the extents of a lane up by slot.
+func slotsOf(extents []segment.Extent) (slots []metadata.SlotEntry) {
+	for i := range extents {
+		e := &extents[i]
+		if n := len(slots); n == 0 || slots[n-1].Slot != metadata.Slot(e.Slot) {
+			slots = append(slots, metadata.SlotEntry{Slot: metadata.Slot(e.Slot), MaxTime: e.MaxTime})
+		}
+		s := &slots[len(slots)-1]
+		s.Count, s.Bytes, s.MaxTime = s.Count+int32(e.Count), s.Bytes+int32(e.Length), max(s.MaxTime, e.MaxTime)
+	}
+	return slots
+}
+
+// copyOf is the id under which a segment is put and appended again: the same each time, in another millisecond and with other chance for each.
+func copyOf(era metadata.Era, id segment.ID) segment.ID {
+	h := fnv.New64a()
+	h.Write([]byte(id.String()))
+	sum := h.Sum64()
+	return segment.NewID(era.Begun.Add(time.Duration(sum>>48)*time.Millisecond), id.Class(), segment.InBucket, sum, segment.ID{})
+}
+
+func (r *run) appendAll(ctx context.Context) error {
+	all := r.additions()
+	archived, err := r.fingerprints(ctx, all)
+	if err != nil {
+		return err
+	}
+	for i, a := range all {
+		r.tell("segment %d of %d", i+1, len(all))
+		if err := r.appendOne(ctx, a, archived); err != nil {
+			return fmt.Errorf("append segment %s again: %w", a.id, err)
+		}
+	}
+	return nil
+}
+
+func (r *run) appendOne(ctx context.Context, a *addition, archived prints) error {
+	id := copyOf(r.era, a.id)
+	var lanes []metadata.LaneID
+	for l := range a.lanes {
+		if !r.lanes[l].has[id] {
+			lanes = append(lanes, l)
+		}
+	}
+	if len(lanes) == 0 {
+		return nil
+	}
+	slices.Sort(lanes)
+	old := objects.Of("", a.id)
+	body, err := r.segments.Get(ctx, old, 0, -1, nil)
+	if errors.Is(err, store.ErrNotExist) {
+		r.report.unreadable(old.Name(), err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	put := false
+	for _, l := range lanes {
+		known, err := archived.have(l, a, body)
+		if err != nil {
+			r.report.unreadable(old.Name(), err)
+			return nil
+		}
+		if known {
+			r.report.Archived++
+			continue
+		}
+		if !put {
+			if err := r.bucket.Put(ctx, segment.IntakeName(id), body); err != nil {
+				return err
+			}
+			put = true
+		}
+		e := metadata.Entry{ID: id, Start: a.start[l], Slots: slices.Clone(a.lanes[l])}
+		for i := range e.Slots {
+			e.Slots[i].MaxTime = metadata.IndexTime(e.Slots[i].MaxTime, id)
+		}
+		if err := r.commit(ctx, r.lanes[l], e); err != nil {
+			return err
+		}
+		r.report.appended(r.lanes[l].topic, r.lanes[l].id, e)
+	}
+	return nil
+}
+
+// commit appends an entry unless the lane has it. Each attempt holds only while nothing has left the head since the lane was last looked through (Commit.Once), so one that
+// was applied, early or late, refuses all others: an unknown outcome needs no settling, but another look.
+func (r *run) commit(ctx context.Context, l *lane, e metadata.Entry) error {
+	for range jumpTries {
+		if err := r.lookOn(ctx, l); err != nil {
+			return err
+		}
+		if l.has[e.ID] {
+			return nil
+		}
+		h := l.head
+		if h.Next-h.First >= metadata.MaxHeadEntries/2 {
+			if err := protocol.Spill(ctx, r.table, r.o.Env, h); err != nil {
+				return err
+			}
+			continue
+		}
+		after, err := r.table.Commit(ctx, metadata.Commit{Lane: l.id, Entries: []metadata.Entry{e}, Writer: writer, Epoch: h.Epochs[writer], Cap: metadata.CapFor(h.First, 1), Once: true, Since: h.First})
+		var refused *metadata.RefusedError
+		switch {
+		case err == nil:
+			l.has[e.ID] = true
+			if after.SpillDue(1) {
+				return protocol.Spill(ctx, r.table, r.o.Env, after)
+			}
+			return nil
+		case errors.As(err, &refused) && refused.Head != nil && !refused.Head.Floor.Less(e.ID):
+			return fmt.Errorf("the floor, %s, has passed it: a sweep has run since the repair began", refused.Head.Floor)
+		case errors.As(err, &refused) && refused.Head == nil:
+			return err
+		case refused == nil && !errors.Is(err, metadata.ErrOutcomeUnknown) && !errors.Is(err, metadata.ErrThrottled):
+			return err
+		}
+	}
+	return ErrBusy
+}
+
+// lookOn reads what the lane has committed since it was last looked through.
+func (r *run) lookOn(ctx context.Context, l *lane) (err error) {
+	if l.head, err = r.table.Head(ctx, l.id, metadata.Strong); err != nil {
+		return err
+	}
+	err = r.entries(ctx, l, l.seen, func(e *metadata.Entry, _ *metadata.Offsets) { l.has[e.ID] = true })
+	l.seen = l.head.First
+	return err
+}
+
+// prints are the batches that the archive holds or held, by lane and slot, and how often. Compaction copies batches as they are but for their base offsets: by the rest they are
+// known again. So a segment whose batches are there needs not be appended again. Those that erasure or key compaction has written again without some records, or left out, are not
+// the same any more; but the segment that compaction had copied them to, which is kept for as long as theirs, has them.
+type prints map[metadata.LaneID]map[metadata.Slot]map[uint64]int
+
+// print is what a batch is known by: its header but for base offset and leader epoch, the checksum of its records included.
+func print(batch []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(batch[8:12])
+	h.Write(batch[16:61])
+	return h.Sum64()
+}
+
+// skew is more than the clocks of a producer and of a compactor are apart: an archive segment's id may be a little below that of what it was copied from.
+const skew = time.Hour
+
+// fingerprints reads the rows, and the archive segments that were found and were replaced, that may hold what is about to be appended: those that are not older.
+func (r *run) fingerprints(ctx context.Context, all []*addition) (prints, error) {
+	p := prints{}
+	if len(all) == 0 {
+		return p, nil
+	}
+	oldest := all[0].id.Time().Add(-skew)
+	for _, l := range r.inOrder() {
+		for _, slot := range l.slots {
+			partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
+			rows, err := archive.Rows(ctx, r.table, l.topic, partition, l.state)
+			if err != nil {
+				return nil, err
+			}
+			seen := map[place]bool{} // a batch that was copied again is one
+			for i, row := range append(rows, r.replaced(l, slot, rows)...) {
+				if row.Count == 0 || row.Segment.Time().Before(oldest) || row.Base >= r.era.Jump {
+					continue
+				}
+				err := archive.Batches(ctx, r.bucket, row, func(b []byte) error {
+					h, err := segment.ParseBatchHeader(b)
+					if at := (place{h.BaseOffset, print(b)}); err == nil && !seen[at] {
+						seen[at] = true
+						p.add(l.id, slot, at.batch)
+					}
+					return err
+				})
+				if err != nil && (i < len(rows) || !errors.Is(err, store.ErrNotExist)) { // a replaced one may have been swept since it was listed
+					return nil, err
+				}
+			}
+		}
+	}
+	return p, nil
+}
+
+// place is a batch and where it is.
+type place struct {
+	base  int64
+	batch uint64
+}
+
+// replaced are the extents of archive segments that were found and that none of the rows is, in the form of rows.
+func (r *run) replaced(l *lane, slot metadata.Slot, rows []*metadata.Row) (more []*metadata.Row) {
+	type extent struct {
+		id   segment.ID
+		base int64
+	}
+	named := map[extent]bool{}
+	for _, row := range rows {
+		named[extent{row.Segment, row.Base}] = true
+	}
+	for _, c := range r.runsOf(l, slot) {
+		if !named[extent{c.id, c.BaseOffset}] {
+			more = append(more, &metadata.Row{Topic: c.Topic, Partition: int(c.Partition), Base: c.BaseOffset, End: c.EndOffset, Count: c.Count, Segment: c.id, Start: c.Offset, Bytes: c.Length})
+		}
+	}
+	return more
+}
+
+func (p prints) add(l metadata.LaneID, slot metadata.Slot, batch uint64) {
+	if p[l] == nil {
+		p[l] = map[metadata.Slot]map[uint64]int{}
+	}
+	if p[l][slot] == nil {
+		p[l][slot] = map[uint64]int{}
+	}
+	p[l][slot][batch]++
+}
+
+// have tells whether the archive has the segment's batches of a lane, and takes them out if so. A segment whose bytes are not what its footer says is an error.
+func (p prints) have(l metadata.LaneID, a *addition, body []byte) (bool, error) {
+	at, known := a.start[l], true
+	type found struct {
+		slot  metadata.Slot
+		batch uint64
+	}
+	var all []found
+	for _, s := range a.lanes[l] {
+		if at+int64(s.Bytes) > int64(len(body)) {
+			return false, fmt.Errorf("%w: it ends within slot %d of lane %s", segment.ErrCorrupt, s.Slot, l)
+		}
+		rest := body[at : at+int64(s.Bytes)]
+		at += int64(s.Bytes)
+		for len(rest) > 0 {
+			batch, after, err := segment.SplitBatch(rest)
+			if err == nil {
+				err = segment.CheckSum(batch)
+			}
+			if err != nil {
+				return false, err
+			}
+			if s.Count > 0 {
+				f := found{s.Slot, print(batch)}
+				known = known && p[l][f.slot][f.batch] > 0
+				all = append(all, f)
+			}
+			rest = after
+		}
+	}
+	if !known || len(all) == 0 {
+		return len(all) == 0, nil
+	}
+	for _, f := range all {
+		p[l][f.slot][f.batch]--
+	}
+	return true, nil
+}

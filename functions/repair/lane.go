@@ -1,0 +1,199 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/varvelog/varve/functions/compact"
+	"github.com/varvelog/varve/functions/internal/archive"
+	"github.com/varvelog/varve/metadata"
+	protocol "github.com/varvelog/varve/metadata/lane"
+	"github.com/varvelog/varve/segment"
+)
+
+// rewrite takes a lane into the new era. Each step finds out from the table whether it is done.
+func (r *run) rewrite(ctx context.Context, l *lane) error {
+	if l.cut(r.era.Jump) == nil {
+		if err := r.archive(ctx, l); err != nil {
+			return err
+		}
+		if err := r.cutAll(ctx, l); err != nil {
+			return err
+		}
+	}
+	if !l.jumped(r.era.Jump) {
+		if err := r.jump(ctx, l); err != nil {
+			return err
+		}
+	}
+	if err := r.read(ctx, l); err != nil { // what was committed up to the jump lies in the cut, too
+		return err
+	}
+	if err := r.closeCut(ctx, l); err != nil {
+		return err
+	}
+	if err := r.read(ctx, l); err != nil {
+		return err
+	}
+	if err := r.narrow(ctx, l); err != nil {
+		return err
+	}
+	return r.read(ctx, l)
+}
+
+// archive makes sure that all is in the archive that the lane had committed at the moment that the table was put back to, and then what follows in archive segments.
+func (r *run) archive(ctx context.Context, l *lane) error {
+	if !l.covers() {
+		if _, err := r.drain(ctx, l); err != nil {
+			return err
+		}
+		if err := r.read(ctx, l); err != nil {
+			return err
+		}
+		if l.state.Archived < l.order {
+			o := compact.Options{Topics: []string{l.topic.Name}, All: true, Until: r.untils(l), Deadline: compact.MaxDeadline, Env: r.o.Env}
+			if _, err := compact.Run(ctx, r.table, r.bucket, o); err != nil {
+				return err
+			}
+		}
+		if err := r.read(ctx, l); err != nil {
+			return err
+		}
+	}
+	if err := r.publishRuns(ctx, l); err != nil {
+		return err
+	}
+	for _, slot := range l.slots {
+		if l.state.Ends[slot] < l.ends[slot] {
+			return &archive.AlarmError{Topic: l.topic.Name, Lane: l.id, What: fmt.Sprintf("slot %d is archived up to offset %d only, and had committed up to %d", slot, l.state.Ends[slot], l.ends[slot])}
+		}
+	}
+	return nil
+}
+
+// untils lets a compaction archive what this lane had committed at that moment, and nothing else.
+func (r *run) untils(l *lane) map[metadata.LaneID]int64 {
+	until := map[metadata.LaneID]int64{}
+	for _, id := range l.topic.Lanes {
+		until[id] = max(r.lanes[id].state.Archived, 1)
+	}
+	until[l.id] = l.order
+	return until
+}
+
+// cutAll cuts from where the lane was at that moment. What of it is known to stand for what it did, narrow takes out again when no offset below the jump can be given any more.
+func (r *run) cutAll(ctx context.Context, l *lane) error {
+	var cuts []metadata.Cut
+	for _, slot := range l.slots {
+		cuts = append(cuts, metadata.Cut{Slot: slot, From: max(l.ends[slot], l.state.Starts[slot]), To: r.era.Jump, Order: l.order})
+	}
+	_, err := r.table.SetCuts(ctx, l.state, l.state.WithCuts(func(metadata.Cut) bool { return false }, cuts...))
+	return err
+}
+
+// narrow leaves of the era's cuts the row without records, and before it what was given again.
+func (r *run) narrow(ctx context.Context, l *lane) error {
+	var cuts []metadata.Cut
+	for _, slot := range l.slots {
+		partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
+		row, err := r.table.Row(ctx, l.topic.ID, partition, r.era.Jump-1, metadata.Strong)
+		if err != nil {
+			return err
+		}
+		from := row.Base
+		if l.last[slot] > l.ends[slot] && l.last[slot] < row.Base {
+			cuts = append(cuts, metadata.Cut{Slot: slot, From: l.ends[slot], To: l.last[slot], Order: l.order})
+		} else if l.last[slot] > l.ends[slot] {
+			from = min(from, l.ends[slot])
+		}
+		cuts = append(cuts, metadata.Cut{Slot: slot, From: from, To: r.era.Jump, Order: l.order})
+	}
+	ofEra := func(c metadata.Cut) bool {
+		return c.Order == l.order && (c.To == r.era.Jump || c.From == l.ends[c.Slot] && c.To == l.last[c.Slot])
+	}
+	state, err := r.table.SetCuts(ctx, l.state, l.state.WithCuts(ofEra, cuts...))
+	if err != nil {
+		return err
+	}
+	for _, c := range cuts { // where nothing is kept below a cut the log begins behind it, so that nobody who reads from its start is told of one
+		if c.To == r.era.Jump && c.From <= state.Starts[c.Slot] && state.Starts[c.Slot] < c.To {
+			if _, err := r.table.SetStart(ctx, l.id, c.Slot, c.To); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// jump lets the lane go on at the era's offsets, at a moment when its head holds no entries. Writers that are refused come back after a while: the time for it.
+func (r *run) jump(ctx context.Context, l *lane) error {
+	for range jumpTries {
+		if _, err := r.table.Fence(ctx, l.id); err != nil {
+			return err
+		}
+		head, err := r.drain(ctx, l)
+		if err != nil {
+			return err
+		}
+		if head.First < head.Next {
+			continue
+		}
+		_, err = r.table.Jump(ctx, l.id, head.Next, l.slots, r.era.Jump)
+		if !errors.Is(err, metadata.ErrChanged) {
+			return err
+		}
+	}
+	return ErrBusy
+}
+
+// drain moves all entries of a head into chunks, filling up with empty ones. In a lane that goes on meanwhile some are left.
+func (r *run) drain(ctx context.Context, l *lane) (*metadata.Head, error) {
+	head, err := r.table.Head(ctx, l.id, metadata.Strong)
+	if err != nil || head.First == head.Next {
+		return head, err
+	}
+	if n := head.PadNeeded(); n > 0 {
+		ids := make([]segment.ID, n)
+		for i := range ids {
+			ids[i] = segment.NewID(archive.Now(r.o.Env, r.table), head.Class, segment.InBucket, r.o.Env.Uint64(), head.Floor)
+		}
+		after, err := r.table.Commit(ctx, metadata.PlanPadding(head, writer, ids))
+		var refused *metadata.RefusedError
+		switch {
+		case err == nil:
+			head = after
+		case errors.As(err, &refused) && refused.Head != nil || errors.Is(err, metadata.ErrOutcomeUnknown):
+			if head, err = r.table.Head(ctx, l.id, metadata.Strong); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, err
+		}
+	}
+	if err := protocol.Spill(ctx, r.table, r.o.Env, head); err != nil {
+		return nil, err
+	}
+	return r.table.Head(ctx, l.id, metadata.Strong)
+}
+
+var writer = metadata.EpochOf("repair")
+
+// closeCut lays a row without records over the lane's cuts of the era, and passes the orders whose commits lie in them.
+func (r *run) closeCut(ctx context.Context, l *lane) error {
+	if l.state.Ends[l.slots[0]] >= r.era.Jump {
+		return nil
+	}
+	p := &metadata.Publication{Lane: l.id, ID: archive.Mint(r.o.Env, r.table, l.topic.Class(), l.state.Floor), From: l.state.Archived, To: l.next, Ends: map[metadata.Slot]int64{}}
+	for _, slot := range l.slots {
+		partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
+		from := max(l.state.Ends[slot], l.state.Starts[slot])
+		before, err := r.latest(ctx, l, partition, from)
+		if err != nil {
+			return err
+		}
+		p.Put = append(p.Put, r.empty(l, partition, from, r.era.Jump, before))
+		p.Ends[slot] = r.era.Jump
+	}
+	return archive.Publish(ctx, r.o.Env, r.table, l.topic, p)
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package repair_test
+
+// every is which of the requests the tests of faults let fail.
+var every = sampleOf(17)

@@ -1,0 +1,282 @@
+// Package repair brings a log together again whose table was put back to an earlier moment, or lost, while its bucket was not.
+//
+// Such a table has forgotten commits that were acknowledged, and gives their offsets again to whoever writes to it. Repair begins a new era. In this order:
+//
+//	put era/<n>.json       which says where the offsets of the new era begin, above all that can have been given; then LOG|ERA
+//	raise floors, epochs   what was sent before arrives in vain
+//	of each lane:
+//	  archive              what it had committed at that moment, by the archive segments that were published since, or anew;
+//	                       then what these hold behind it: those records keep their offsets
+//	  cut                  from that moment's end to where the new era begins
+//	  jump                 to where the new era begins, at a moment when the head holds no entries
+//	  publish              a row without records from the end of the others to there
+//	  narrow the cut       to that row, and the offsets that were given again
+//	append again           what is in the bucket and in no row, by the order of ids, in the new era
+//
+// A commit made after the table was put back has offsets that were given before: they lie in the cut, and its records are appended again like those that were forgotten. Where
+// the archive holds the records that had these offsets first, readers that come along get them; but who asks for such an offset is told that it was given twice. The era's object is the commit point of all that can be asked twice: a run that ends anywhere, and is begun
+// again, goes on with the same era. Segments are put and appended again under ids that follow from the old ones, and only while the lane does not have them: so
+// nothing comes twice, however often it runs.
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/varvelog/varve/functions/compact"
+	"github.com/varvelog/varve/functions/internal/archive"
+	"github.com/varvelog/varve/internal/env"
+	"github.com/varvelog/varve/internal/objects"
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/segment"
+	"github.com/varvelog/varve/segment/store"
+)
+
+// Table is what a repair needs of a log's table.
+type Table interface {
+	compact.Table
+	metadata.Repairer
+	CreateTopic(ctx context.Context, t *metadata.Topic, floor segment.ID) error
+	Gone(ctx context.Context) ([]*metadata.GoneTopic, error)
+	Floor(ctx context.Context) (segment.ID, error)
+	RaiseFloor(ctx context.Context, floor segment.ID) error
+	RaiseHeadFloor(ctx context.Context, lane metadata.LaneID, floor segment.ID) error
+	SetStart(ctx context.Context, lane metadata.LaneID, slot metadata.Slot, start int64) (*metadata.State, error)
+}
+
+// Store is what it needs of a log's bucket.
+type Store interface {
+	compact.Store
+	store.Putter
+	store.Lister
+}
+
+const (
+	// Settled is how old a segment must be to be brought back: then no producer commits it any more (metadata.MaxSegmentAge), by whatever clock it has.
+	Settled = metadata.MaxSegmentAge * 3 / 2
+	// jumpTries is how often a lane is emptied to jump. One that is written to all the time must be caught between two commits.
+	jumpTries = 200
+)
+
+// Conditions.
+var (
+	ErrNothing = errors.New("nothing to repair: the table is not behind its bucket")
+	ErrBusy    = errors.New("the lane is written to without a pause: stop its producers and run the repair again")
+)
+
+// Options say what happened to the table.
+type Options struct {
+	// Back is the moment that the table was put back to: it has nothing of what was committed after it. One that is earlier does no harm but that more records get other
+	// offsets. Ignored while a repair that has begun is not finished.
+	Back time.Time
+	// Lost: there was no table any more. Back is then zero.
+	Lost bool
+	// Names are the names that topics get of which only the bucket knows; without one it is Unnamed and the id.
+	Names map[segment.TopicID]string
+	// DryRun only tells what would be done.
+	DryRun bool
+	// Progress, if set, is told what is being done, one step at a time. It must not block.
+	Progress func(step string)
+	Env      env.Env
+}
+
+// Unnamed is what the name of a topic begins with whose own nobody has told.
+const Unnamed = "recovered-"
+
+// Run repairs. The report has what was done, also with an error; a run that failed is begun again with the same options. ErrNothing: nothing was changed.
+// One repair runs at a time, and neither compaction, nor retention, nor the sweep runs between the restore and its end.
+func Run(ctx context.Context, table Table, bucket Store, o Options) (*Report, error) {
+	r := &run{table: table, bucket: bucket, segments: objects.NewReader(bucket, table), o: o, report: newReport(o)}
+	start := o.Env.Mono()
+	err := r.all(ctx)
+	r.report.Seconds = (o.Env.Mono() - start).Seconds()
+	r.report.Finished = err == nil && !o.DryRun
+	return r.report, err
+}
+
+type run struct {
+	table    Table
+	bucket   Store
+	segments *objects.Reader
+	o        Options
+	log      segment.LogID
+	now      time.Time
+	era      metadata.Era
+	begun    bool           // the era's object is there already
+	eras     []metadata.Era // that were before it
+	settled  segment.ID
+	topics   []*metadata.Topic
+	lanes    map[metadata.LaneID]*lane
+	found    *found
+	deleted  map[segment.TopicID]bool
+	report   *Report
+}
+
+func (r *run) all(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{r.identify, r.listTopics, r.chooseEra, r.search, r.recoverTopics} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.readLanes(ctx); err != nil {
+		return err
+	}
+	if !r.begun && r.nothing() {
+		return ErrNothing
+	}
+	for _, l := range r.lanes {
+		if r.o.Lost && !r.begun && l.head.Next > 0 { // topics alone may be what a run has left that was cut off
+			return &metadata.FieldError{Topic: l.topic.Name, Field: "commits in a lost table", Value: fmt.Sprint(l.head.Next), Valid: "a table without topics, or with empty ones"}
+		}
+	}
+	if r.o.DryRun {
+		return r.foresee(ctx)
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	for _, l := range r.inOrder() {
+		r.tell("lane %s of topic %s", l.id, l.topic.Name)
+		if err := r.rewrite(ctx, l); err != nil {
+			return fmt.Errorf("repair topic %q, lane %s: %w", l.topic.Name, l.id, err)
+		}
+	}
+	if err := r.appendAll(ctx); err != nil {
+		return err
+	}
+	r.close()
+	return r.table.SetEraMark(ctx, metadata.EraMark{Begun: r.era.Number, Done: r.era.Number})
+}
+
+func (r *run) tell(format string, args ...any) {
+	if r.o.Progress != nil {
+		r.o.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *run) identify(ctx context.Context) error {
+	inTable, ok, err := r.table.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	body, err := r.bucket.Get(ctx, segment.IdentityName, 0, -1, nil)
+	if err != nil {
+		return err
+	}
+	inBucket, err := metadata.DecodeIdentity(body)
+	switch {
+	case err != nil:
+		return err
+	case !ok || inTable != inBucket:
+		return fmt.Errorf("repair: %w", metadata.ErrWrongLog)
+	}
+	r.log, r.now = inTable.Log, archive.Now(r.o.Env, r.table).Truncate(time.Millisecond)
+	r.o.Back = r.o.Back.Truncate(time.Millisecond)
+	return nil
+}
+
+const page = 100
+
+func (r *run) listTopics(ctx context.Context) error {
+	for after, more := "", true; more; {
+		var rows []*metadata.Topic
+		var err error
+		if rows, more, err = r.table.Topics(ctx, after, page); err != nil {
+			return err
+		}
+		for _, t := range rows {
+			r.topics, after = append(r.topics, t), t.Name
+		}
+	}
+	return nil
+}
+
+// chooseEra takes up the repair that has begun, or the one that was finished for the same moment, which may have left young segments; or plans a new era.
+func (r *run) chooseEra(ctx context.Context) error {
+	mark, err := r.table.EraMark(ctx)
+	if err != nil {
+		return err
+	}
+	var last metadata.Era
+	for after, more := "", true; more; {
+		p, err := r.bucket.List(ctx, segment.EraPrefix, after, 0)
+		if err != nil {
+			return err
+		}
+		for _, o := range p.Objects {
+			body, err := r.bucket.Get(ctx, o.Name, 0, -1, nil)
+			if err != nil {
+				return err
+			}
+			if last, err = metadata.DecodeEra(body); err != nil {
+				return fmt.Errorf("object %s: %w", o.Name, err)
+			}
+			r.eras = append(r.eras, last)
+		}
+		after, more = p.Last, p.More
+	}
+	again := r.o.Lost == last.Lost() && r.o.Back.UnixMilli() == last.Back.UnixMilli() // for what was too young at first
+	same := last.Number > 0 && mark.Begun == last.Number && (mark.Done < mark.Begun || again)
+	switch {
+	case same:
+		r.era, r.begun, r.eras = last, true, r.eras[:len(r.eras)-1]
+	case r.o.Lost && !r.o.Back.IsZero():
+		return &metadata.FieldError{Field: "a lost table", Value: r.o.Back.Format(time.RFC3339), Valid: "no moment that it was put back to"}
+	case !r.o.Lost && (r.o.Back.IsZero() || r.o.Back.After(r.now)):
+		return &metadata.FieldError{Field: "the moment that the table was put back to", Value: r.o.Back.Format(time.RFC3339), Valid: "a moment before now, " + r.now.Format(time.RFC3339)}
+	default:
+		r.era = metadata.Era{Number: last.Number + 1, Back: r.o.Back, Begun: r.now, Jump: last.Jump}
+	}
+	r.report.Era, r.report.Lost = r.era.Number, r.era.Lost()
+	if !r.era.Lost() {
+		r.report.Back = r.era.Back.UTC()
+	}
+	upTo := r.now.Add(-Settled)
+	if upTo.After(r.era.Begun) {
+		upTo = r.era.Begun
+	}
+	r.settled = segment.NewID(upTo, segment.Keep, segment.InBucket, 0, segment.ID{})
+	return nil
+}
+
+// begin makes the era, and then keeps away what was sent before it.
+func (r *run) begin(ctx context.Context) error {
+	if !r.begun {
+		end := int64(0)
+		for _, l := range r.lanes {
+			for s := range l.head.Ends {
+				end = max(end, l.head.Ends[s], l.state.Ends[s], l.reach[s])
+			}
+		}
+		var err error
+		if r.era.Jump, err = metadata.JumpFrom(end, r.era.Jump); err != nil {
+			return err
+		}
+		body, err := metadata.EncodeEra(r.era)
+		if err != nil {
+			return err
+		}
+		if err := r.bucket.Put(ctx, segment.EraName(r.era.Number), body); err != nil {
+			return fmt.Errorf("begin era %d: %w", r.era.Number, err)
+		}
+		r.begun = true
+	}
+	r.report.Jump = r.era.Jump
+	if err := r.table.SetEraMark(ctx, metadata.EraMark{Begun: r.era.Number, Done: r.era.Number - 1}); err != nil {
+		return err
+	}
+	if err := r.table.RaiseFloor(ctx, r.settled); err != nil {
+		return err
+	}
+	for _, l := range r.inOrder() {
+		if err := r.table.RaiseHeadFloor(ctx, l.id, r.settled); err != nil {
+			return err
+		}
+		if _, err := r.table.Fence(ctx, l.id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

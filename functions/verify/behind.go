@@ -1,0 +1,112 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/segment"
+)
+
+// A table that was put back to an earlier moment is sound by itself. What tells is the bucket: segments of a time of which the table has no commit at all, and the
+// objects of repairs that the table knows nothing of.
+
+const (
+	// stretch is the time that segments are counted by, and stretches how many such times are looked at: the days to which a table can be put back.
+	stretch   = 10 * time.Minute
+	stretches = int(35 * 24 * time.Hour / stretch)
+	// leastDark is how many segments must be of a time without commits: producers that die leave one or two.
+	leastDark = 4
+)
+
+// madeAt counts the segments of the bucket by the time of their ids.
+type madeAt struct {
+	named   map[int64]bool  // some commit names one
+	orphans map[int64]int64 // how many nothing names
+}
+
+func (t *madeAt) add(r *run, id segment.ID, orphan bool) {
+	n := id.Time().UnixMilli() / stretch.Milliseconds()
+	if id.Place() != segment.InBucket || n < r.start.UnixMilli()/stretch.Milliseconds()-int64(stretches) {
+		return
+	}
+	if t.named == nil {
+		t.named, t.orphans = map[int64]bool{}, map[int64]int64{}
+	}
+	if orphan {
+		t.orphans[n]++
+	} else {
+		t.named[n] = true
+	}
+}
+
+// behind tells of a table that is older than its bucket.
+func (r *run) behind(ctx context.Context) error {
+	mark, err := r.table.EraMark(ctx)
+	if unreadable(err) {
+		r.find(Finding{Kind: EraUnreadable, Item: metadata.EraKey().String(), What: err.Error()})
+	} else if err != nil {
+		return err
+	}
+	last, err := r.lastEra(ctx)
+	if err != nil {
+		return err
+	}
+	if last.Number > mark.Done {
+		r.find(Finding{Kind: RepairUnfinished, Object: segment.EraName(last.Number),
+			What: fmt.Sprintf("the bucket knows of %d repairs, the table of %d that were finished: one was cut off, or the table was put back to before it", last.Number, mark.Done)})
+	}
+	var dark, first, latest int64
+	for n, orphans := range r.made.orphans {
+		if r.made.named[n] || time.UnixMilli((n+1)*stretch.Milliseconds()).Before(last.Begun) { // or it has been repaired
+			continue
+		}
+		if dark += orphans; first == 0 || n < first {
+			first = n
+		}
+		latest = max(latest, n)
+	}
+	if dark >= leastDark {
+		at := func(n int64) string { return stamp(n * stretch.Milliseconds()) }
+		r.find(Finding{Kind: TableBehind, What: fmt.Sprintf("%d segments were put into the bucket between %s and %s, at times of which the table has no commit: as if it had been put back to before that", dark, at(first), at(latest+1))})
+	}
+	return nil
+}
+
+// lastEra is the last era that the bucket knows of, zero before the first.
+func (r *run) lastEra(ctx context.Context) (last metadata.Era, err error) {
+	if r.eraObject == "" {
+		return last, nil
+	}
+	body, err := r.bucket.Get(ctx, r.eraObject, 0, -1, nil)
+	if err != nil {
+		return last, err
+	}
+	if last, err = metadata.DecodeEra(body); err != nil {
+		r.find(Finding{Kind: EraUnreadable, Object: r.eraObject, What: err.Error()})
+	}
+	return last, nil
+}
+
+// leap takes the offsets that the next item states for those that were counted, where a repair has let the slot jump there.
+func (w *walk) leap(ctx context.Context, bases metadata.Offsets) error {
+	for s := range bases {
+		if bases[s] == w.ends[s] || w.blind || bases[s] < metadata.EraStep {
+			continue
+		}
+		state := w.state.Load()
+		if state.Cut(metadata.Slot(s), bases[s]-1) == nil { // made since it was read
+			var err error
+			if state, err = w.fresh(ctx, w.lane); err != nil {
+				return err
+			}
+		}
+		for _, c := range state.Cuts {
+			if int(c.Slot) == s && c.To == bases[s] && w.ends[s] < c.To && w.next >= c.Order {
+				w.ends[s] = c.To
+			}
+		}
+	}
+	return nil
+}

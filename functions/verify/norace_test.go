@@ -1,0 +1,8 @@
+//go:build !race
+
+package verify_test
+
+const (
+	stride    = 1 // every moment
+	raceShare = 1
+)
