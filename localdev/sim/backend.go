@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"net/url"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/metadata/dynamo"
+	"github.com/varvelog/varve/sdk"
+	"github.com/varvelog/varve/segment"
+	"github.com/varvelog/varve/segment/store"
+)
+
+const tableName = "varve"
+
+// Rule takes something out of the protocol, outside of the code that ships: a negative control. The zero Rule leaves all in.
+type Rule struct {
+	Table func(*Process, metadata.Table) metadata.Table   // wraps the table of every process that is not safe
+	Store func(*Process, store.Store) store.Store         // wraps its store
+	Send  func(Send) Send                                 // wraps Producer.Produce
+	Wire  func(p *Process, op string, body []byte) []byte // changes its requests to the table
+}
+
+// driver opens a process's connections.
+type driver struct{ p *Process }
+
+func (driver) Schemes() []string { return []string{"mem"} }
+
+func (d driver) Open(_ context.Context, _ *url.URL, o sdk.DriverOptions) (sdk.Backend, error) {
+	w := d.p.world
+	t, err := dynamo.Open(dynamo.Config{AWS: w.aws(line(d)), TableName: tableName, Env: o.Env, OnCall: o.OnTable})
+	if err != nil {
+		return sdk.Backend{}, err
+	}
+	seen := watched{t, d.p}
+	b := sdk.Backend{Table: seen, Store: bucket{d.p.network, d.p}, Bucket: "sim"}
+	without := w.scenario.Without
+	if without.Table != nil && !d.p.life.Safe {
+		b.Table = preparing{without.Table(d.p, seen), seen}
+	}
+	if without.Store != nil && !d.p.life.Safe {
+		b.Store = without.Store(d.p, b.Store)
+	}
+	return b, nil
+}
+
+func (w *World) aws(c aws.HTTPClient) aws.Config {
+	return aws.Config{Region: "us-east-1", HTTPClient: c, BaseEndpoint: aws.String("http://engine"), Credentials: aws.AnonymousCredentials{}}
+}
+
+// table is the table as nobody in the world has it: nothing goes wrong.
+func (w *World) table() metadata.Table {
+	t, err := dynamo.Open(dynamo.Config{AWS: w.aws(w.engine), TableName: tableName, Env: w.env})
+	w.must(err)
+	return t
+}
+
+// observer counts how commits are settled.
+type observer struct{ p *Process }
+
+func (o observer) OnSettle(e sdk.SettleEvent) {
+	if o.p.Alive() {
+		o.p.Note("settled: %s", e.Branch)
+		o.p.world.Count("settled: " + e.Branch)
+	}
+}
+
+// watched sees what a process's calls of the table bring.
+type watched struct {
+	metadata.Table
+	p *Process
+}
+
+func (t watched) image(h *metadata.Head) {
+	if h != nil && h.Next-h.First > metadata.MaxHeadEntries {
+		t.p.world.Bad(About{By: t.p.Name}, "a head has %d entries", h.Next-h.First)
+	}
+}
+
+func (t watched) refused(err error, commits ...metadata.Commit) {
+	var refused *metadata.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		t.image(refused.Head)
+		for _, c := range commits {
+			if c.Lane == refused.Lane {
+				t.p.world.Count("refused: " + metadata.WhyRefused(c, refused.Head).String())
+			}
+		}
+	case errors.Is(err, metadata.ErrContended):
+		t.p.world.Count("refused: conflict")
+	}
+}
+
+func (t watched) Head(ctx context.Context, l metadata.LaneID, c metadata.Consistency) (*metadata.Head, error) {
+	h, err := t.Table.Head(ctx, l, c)
+	t.image(h)
+	return h, err
+}
+
+func (t watched) Commit(ctx context.Context, c metadata.Commit) (*metadata.Head, error) {
+	h, err := t.Table.Commit(ctx, c)
+	t.image(h)
+	t.refused(err, c)
+	return h, err
+}
+
+func (t watched) CommitAll(ctx context.Context, token string, commits []metadata.Commit) error {
+	err := t.Table.CommitAll(ctx, token, commits)
+	t.refused(err, commits...)
+	return err
+}
+
+func (t watched) SetStart(ctx context.Context, l metadata.LaneID, slot metadata.Slot, start int64) (*metadata.State, error) {
+	t.p.world.moves(startMove{by: t.p.Name, lane: l, slot: slot, to: start})
+	return t.Table.SetStart(ctx, l, slot, start)
+}
+
+func (t watched) PutSmall(ctx context.Context, id segment.ID, body []byte) error {
+	err := t.Table.PutSmall(ctx, id, body)
+	if err == nil {
+		t.p.world.Count("small segment")
+		if t.p.putAgain(body) {
+			t.p.world.Count("minted anew")
+		}
+	}
+	return err
+}
+
+func (t watched) Trim(ctx context.Context, l metadata.LaneID, from, to int64, ids []segment.ID) (*metadata.Head, error) {
+	h, err := t.Table.Trim(ctx, l, from, to, ids)
+	t.image(h)
+	if errors.Is(err, metadata.ErrChanged) && t.p.Alive() {
+		t.p.world.Count("spill by another")
+	}
+	return h, err
+}
