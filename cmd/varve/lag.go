@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/varvelog/varve/sdk"
+)
+
+func (a *app) lagCommand() *cobra.Command {
+	var json bool
+	c := &cobra.Command{
+		Use: "lag [GROUP]...", Short: "Show how far groups are behind", Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(c *cobra.Command, _ []string, to string) ([]string, cobra.ShellCompDirective) {
+			return a.completeGroups(c, nil, to)
+		},
+		Long: `Show how far groups, all or those named, are behind, for each partition and together.
+
+` + partitionHelp,
+		RunE: func(c *cobra.Command, args []string) error { return a.lag(c.Context(), args, json) },
+	}
+	c.Flags().BoolVar(&json, "json", false, "print a JSON array")
+	return c
+}
+
+// groupLag is one group's lag, together and for each partition.
+type groupLag struct {
+	Group      string               `json:"group"`
+	Sum        sums                 `json:"sum"`
+	Partitions []sdk.GroupPartition `json:"partitions"`
+}
+
+func (a *app) lag(ctx context.Context, names []string, json bool) error {
+	return a.withLog(ctx, func(log *sdk.Log) error {
+		all, err := lags(ctx, log.Admin(), names)
+		if err != nil {
+			return err
+		}
+		for _, l := range all {
+			defer a.warn(l.Group, l.Partitions)
+		}
+		if json {
+			return a.printJSON(all)
+		}
+		out := bufio.NewWriter(a.out)
+		for i, l := range all {
+			if i > 0 {
+				fmt.Fprintln(out)
+			}
+			fmt.Fprintf(out, "group %s  %v\n", l.Group, l.Sum)
+			var rows [][]any
+			for _, p := range l.Partitions {
+				rows = append(rows, []any{p.Topic, p.Partition, offset(p.Committed), p.End, p.Lag, p.Lost, millis(p.AgeMs), used(&p)})
+			}
+			table(out, "TOPIC PARTITION COMMITTED END LAG LOST AGE RETENTION", rows)
+		}
+		return out.Flush()
+	})
+}
+
+// lags is the lag of the groups named, or of all.
+func lags(ctx context.Context, admin *sdk.Admin, names []string) ([]groupLag, error) {
+	named := len(names) > 0
+	if !named {
+		var err error
+		if names, err = admin.ListGroups(ctx); err != nil {
+			return nil, err
+		}
+	}
+	all := []groupLag{}
+	for _, name := range names {
+		d, err := admin.DescribeGroup(ctx, name, sdk.Earliest)
+		if !named && errors.Is(err, sdk.ErrUnknownGroup) { // deleted meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, groupLag{name, sum(d.Partitions), d.Partitions})
+	}
+	return all, nil
+}

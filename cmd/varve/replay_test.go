@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// counted is a log with 3,000 records, from 0 on, in a topic of 3 partitions.
+func counted(t *testing.T) (url string) {
+	url = newURL(t)
+	must(t, url, "", "topic", "create", "t", "--partitions", "3")
+	var in strings.Builder
+	for i := range 3000 {
+		fmt.Fprintln(&in, i)
+	}
+	must(t, url, in.String(), "produce", "t")
+	return url
+}
+
+func lines(s string) []string {
+	l := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+	slices.Sort(l)
+	return l
+}
+
+func TestReplay(t *testing.T) {
+	url := counted(t)
+	want := must(t, url, "", "consume", "t", "--json")
+	if got := must(t, url, "", "replay", "t", "--json", "--parallel", "2"); !slices.Equal(lines(got), lines(want)) {
+		t.Errorf("%d lines, consume prints %d", len(lines(got)), len(lines(want)))
+	}
+	must(t, url, `{"key":"k","value":"one"}`+"\n"+`{"key":null,"value":"two"}`+"\n", "produce", "t", "--format", "record")
+	if got := must(t, url, "", "replay", "t", "--key", "k"); got != "one\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// interrupting is a standard output that somebody watches, who interrupts after so many lines.
+type interrupting struct {
+	lines     int
+	interrupt func()
+	got       strings.Builder
+}
+
+func (i *interrupting) Write(p []byte) (int, error) {
+	if i.lines -= strings.Count(string(p), "\n"); i.lines < 0 {
+		i.interrupt()
+	}
+	return i.got.Write(p)
+}
+
+// A replay that was interrupted goes on from its checkpoint, up to where the first one was to end.
+func TestReplayFromACheckpoint(t *testing.T) {
+	url, file := counted(t), filepath.Join(t.TempDir(), "checkpoint")
+	args := []string{"replay", "t", "--checkpoint", file, "--parallel", "1", "--buffer", "1000"}
+	ctx, cancel := context.WithCancel(t.Context())
+	a, _, errs := newApp(url, "")
+	out := &interrupting{lines: 1000, interrupt: cancel}
+	a.out = out
+	if code := a.run(ctx, args); code != exitFailed || !strings.Contains(errs.String(), "interrupted") {
+		t.Fatal(code, errs)
+	}
+	if n := len(lines(out.got.String())); n < 1000 || n >= 3000 {
+		t.Fatalf("%d lines before the interruption", n)
+	}
+	must(t, url, "later\n", "produce", "t")
+	rest := must(t, url, "", args...)
+	seen := map[string]int{}
+	for _, l := range append(lines(out.got.String()), lines(rest)...) {
+		seen[l]++
+	}
+	if len(seen) != 3000 || seen["later"] != 0 {
+		t.Errorf("%d records of 3000, %d of them later", len(seen), seen["later"])
+	}
+	if again := must(t, url, "", args...); again != "" {
+		t.Errorf("a replay that is done prints %q", again)
+	}
+	if _, errs, code := varve(t, url, "", "replay", "u", "--checkpoint", file); code != exitFailed {
+		t.Errorf("of another topic: %d %s", code, errs)
+	}
+	if out, errs, code := varve(t, url, "", "replay", "t", "--checkpoint", filepath.Join(file, "nowhere")); code != exitFailed || out != "" {
+		t.Errorf("a checkpoint that cannot be written: %d, %q %s", code, out, errs)
+	}
+	if err := os.WriteFile(file, []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := varve(t, url, "", args...); code != exitUsage || !strings.Contains(errs, "remove it to begin anew") {
+		t.Errorf("%d %s", code, errs)
+	}
+}
