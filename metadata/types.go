@@ -129,6 +129,9 @@ type Head struct {
 	Tokens        map[Slot]int64 // fencing tokens, where set
 	K             int64          // ChunkOrders at creation
 	MinVersion    int            // writers of an older format are refused
+
+	Producers     map[ProducerID]ProducerState // those that repeat their requests, at most MaxProducers
+	ProducerFloor ProducerID                   // ids up to it that are not among them may have been, and are refused
 }
 
 // Chunk is C#<lane>|<first order>: ChunkOrders consecutive commits. Immutable and deterministic: whoever
