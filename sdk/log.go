@@ -19,6 +19,7 @@ type Log struct {
 	table     metadata.Table
 	store     store.Store
 	lifecycle store.Lifecycle
+	presigner store.Presigner
 	env       env.Env
 	hooks     hooks
 	identity  metadata.Identity
@@ -33,7 +34,7 @@ type Log struct {
 
 func newLog(b Backend, e env.Env, hs hooks, identity metadata.Identity, closeBackend func() error) *Log {
 	lanes := newLanes(b.Table, e)
-	return &Log{table: b.Table, store: b.Store, lifecycle: b.Lifecycle, env: e, hooks: hs, identity: identity, lanes: lanes, walker: walk.New(lanes),
+	return &Log{table: b.Table, store: b.Store, lifecycle: b.Lifecycle, presigner: b.Presigner, env: e, hooks: hs, identity: identity, lanes: lanes, walker: walk.New(lanes),
 		fetcher: newFetcher(objects.NewReader(b.Store, b.Table), e, hs), near: b.Near, small: b.SmallSegments, close: closeBackend}
 }
 
@@ -46,7 +47,7 @@ func (l *Log) Close() error {
 
 // Backend returns the two services of the log, for use cases that work on them directly.
 func (l *Log) Backend() Backend {
-	return Backend{Table: l.table, Store: l.store, Lifecycle: l.lifecycle, Bucket: l.identity.Bucket, Prefix: l.identity.Prefix, Near: l.near, SmallSegments: l.small}
+	return Backend{Table: l.table, Store: l.store, Lifecycle: l.lifecycle, Presigner: l.presigner, Bucket: l.identity.Bucket, Prefix: l.identity.Prefix, Near: l.near, SmallSegments: l.small}
 }
 
 // live is ErrClosed once the log is closed. A backend that was given up would be tried for as long as one that does not answer.
@@ -81,6 +82,7 @@ type Backend struct {
 	Table          metadata.Table
 	Store          store.Store
 	Lifecycle      store.Lifecycle // of the bucket; nil where the store deletes nothing by itself
+	Presigner      store.Presigner // of the bucket; nil where there are no links to objects
 	Bucket, Prefix string
 	SmallSegments  int
 	// Near says that the objects are files of this machine. Readers then read less far ahead: a get is a copy, for which nobody has to wait, and

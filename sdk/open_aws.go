@@ -40,7 +40,7 @@ func (awsDriver) Open(ctx context.Context, u *url.URL, o DriverOptions) (Backend
 	if err != nil {
 		return Backend{}, err
 	}
-	return Backend{Table: table, Store: store.Observe(bucket, o.Env, o.OnStore), Lifecycle: bucket, Bucket: a.bucket, Prefix: a.prefix, SmallSegments: smallBytes, Close: bucket.Close}, nil
+	return Backend{Table: table, Store: store.Observe(bucket, o.Env, o.OnStore), Lifecycle: bucket, Presigner: bucket, Bucket: a.bucket, Prefix: a.prefix, SmallSegments: smallBytes, Close: bucket.Close}, nil
 }
 
 // openTable makes sure that the table is there. A table that is missing is only created if that was asked for.

@@ -33,6 +33,8 @@ const (
 	OpList   Op = "list"
 	OpDelete Op = "delete"
 
+	OpPresign Op = "make a link to"
+
 	OpGetRules Op = "get the lifecycle rules of"
 	OpSetRules Op = "set the lifecycle rules of"
 )
