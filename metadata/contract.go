@@ -45,6 +45,8 @@ type Commit struct {
 	// before. The entry's order is Since or higher, so where this holds an entry that was applied is still in the head, which then refuses it.
 	Once  bool
 	Since int64
+	// Producers are requests that may be repeated by anybody, each producer once: refused unless the head admits all of them. Not with Expect, Tokens, padding.
+	Producers []ProducerStep
 }
 
 // Expect makes a commit conditional on a slot's end offset. It is for the only batch of its commit.
@@ -88,6 +90,9 @@ func (c *Commit) Validate() error {
 		}
 		seen[e.ID] = true
 	}
+	if err := c.validateProducers(); err != nil {
+		return err
+	}
 	for _, x := range c.Expect {
 		if x.Slot >= SlotsPerLane || x.Offset < 0 {
 			return bad("expected offset", fmt.Sprintf("slot %d: %d", x.Slot, x.Offset), fmt.Sprintf("a slot below %d, an offset", SlotsPerLane))
@@ -101,6 +106,32 @@ func (c *Commit) Validate() error {
 	return nil
 }
 
+func (c *Commit) validateProducers() error {
+	bad := func(value any, valid string) error {
+		return &FieldError{Field: fmt.Sprintf("commit to lane %s: producers", c.Lane), Value: fmt.Sprint(value), Valid: valid}
+	}
+	switch n := len(c.Producers); {
+	case n > MaxProducers:
+		return bad(n, fmt.Sprintf("at most %d", MaxProducers))
+	case n > 0 && (c.PadIf || len(c.Expect)+len(c.Tokens) > 0):
+		return bad(n, "none with expected offsets, tokens or padding")
+	}
+	seen := make(map[ProducerID]bool, len(c.Producers))
+	for _, s := range c.Producers {
+		if err := s.Validate(); err != nil {
+			return err
+		}
+		switch {
+		case s.Entry < 0 || s.Entry >= len(c.Entries):
+			return bad(fmt.Sprintf("entry %d", s.Entry), "an index of the entries")
+		case seen[s.ID]:
+			return bad(s.ID, "each producer once")
+		}
+		seen[s.ID] = true
+	}
+	return nil
+}
+
 // Sequencer changes heads and chunks.
 type Sequencer interface {
 	// Commit sends the update ONCE. Applied: the new image. *RefusedError or any error but ErrOutcomeUnknown: not applied, and never will be.
@@ -108,6 +139,9 @@ type Sequencer interface {
 	Commit(ctx context.Context, c Commit) (*Head, error)
 	// RaiseEpoch sets epoch writer to from+1 if it is from, and returns the image after that, or as it stands when it was not from.
 	RaiseEpoch(ctx context.Context, lane LaneID, writer int, from int64) (*Head, error)
+	// EvictProducers forgets producers of the image and raises ProducerFloor to the highest of them and of floor, if the head has the producers that the image has,
+	// and those that go have not gone on. Returns the image after that, also when it was so already. ErrChanged with the image otherwise. ErrNoLane.
+	EvictProducers(ctx context.Context, image *Head, floor ProducerID, ids ...ProducerID) (*Head, error)
 	// PutChunk creates the chunk. The same chunk there already is nil; another one there is ErrCorrupt.
 	PutChunk(ctx context.Context, c *Chunk) error
 	// Trim removes from the head the entries of the given ids, which are those of the orders [from, to), and sets First from -> to, if it is

@@ -77,6 +77,7 @@ const (
 	ReasonVersion                    // the head asks for writers of a later format
 	ReasonToken                      // a slot's fencing token is another
 	ReasonOffset                     // a slot's end offset is not the expected one
+	ReasonProducer                   // the request of a producer is not the next one, or cannot be verified, or there are too many
 	ReasonPadding                    // padding: the lane went on meanwhile
 	ReasonEpoch                      // the writer's epoch was raised
 	ReasonFloor                      // an id is not above the floor
@@ -84,7 +85,7 @@ const (
 	ReasonSpilled                    // a commit that may be sent again: entries have been spilled that may have been its own
 )
 
-var reasons = [...]string{"unexplained", "no lane", "already there", "version", "token", "offset", "padding", "epoch", "floor", "full", "spilled"}
+var reasons = [...]string{"unexplained", "no lane", "already there", "version", "token", "offset", "producer", "padding", "epoch", "floor", "full", "spilled"}
 
 func (r Reason) String() string { return reasons[r] }
 
@@ -104,6 +105,8 @@ func WhyRefused(c Commit, h *Head) Reason {
 		return ReasonToken
 	case c.FailedExpect(h) != nil:
 		return ReasonOffset
+	case len(c.FailedProducers(h)) > 0:
+		return ReasonProducer
 	case c.PadIf && h.Next != c.PadAt:
 		return ReasonPadding
 	case h.Epochs[c.Writer] != c.Epoch:
@@ -154,6 +157,22 @@ func (c Commit) FailedExpect(h *Head) *Expect {
 		}
 	}
 	return nil
+}
+
+// FailedProducer is a request of a producer that an image does not admit.
+type FailedProducer struct {
+	ProducerStep
+	Why Admission
+}
+
+// FailedProducers are those requests of producers that the image does not admit.
+func (c Commit) FailedProducers(h *Head) (failed []FailedProducer) {
+	for i, why := range h.AdmitAll(c.Producers) {
+		if why != Admitted {
+			failed = append(failed, FailedProducer{c.Producers[i], why})
+		}
+	}
+	return failed
 }
 
 func lowest(entries []Entry) segment.ID {

@@ -149,6 +149,32 @@ func CommitNoteAttr(s Slot) string   { return "m" + strconv.Itoa(int(s)) }
 func LeaseAttr(s Slot) string        { return "l" + strconv.Itoa(int(s)) }
 func EpochAttr(x int) string         { return "ep" + strings.ToUpper(strconv.FormatInt(int64(x), 16)) }
 
+// ProducerAttr has the sequence of a producer, and behind it the orders of its last ones; ProducerFirstAttr the order of the first one, while there is no other.
+func ProducerAttr(id ProducerID) string      { return producerKind + producerDigits(id) }
+func ProducerFirstAttr(id ProducerID) string { return producerFirstKind + producerDigits(id) }
+
+const (
+	producerKind      = "ws"
+	producerFirstKind = "wo"
+	producerIDLen     = 13 // 63 bits, five to a character
+)
+
+func producerDigits(id ProducerID) string {
+	s := strconv.FormatInt(int64(id), 32)
+	return strings.Repeat("0", max(0, producerIDLen-len(s))) + s
+}
+
+// ParseProducerAttr reads what ProducerAttr or, with first, ProducerFirstAttr wrote.
+func ParseProducerAttr(name string) (id ProducerID, first, ok bool) {
+	digits, last := strings.CutPrefix(name, producerKind)
+	if !last {
+		digits, first = strings.CutPrefix(name, producerFirstKind)
+	}
+	n, err := strconv.ParseInt(digits, 32, 64)
+	id = ProducerID(n)
+	return id, first, (last || first) && err == nil && n > 0 && producerDigits(id) == digits
+}
+
 // The value of a lease's attribute: the epoch, and behind a dot the session if there is one.
 func (l Lease) String() string {
 	s := strconv.FormatInt(l.Epoch, 10)

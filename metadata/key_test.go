@@ -41,6 +41,16 @@ func TestKeysRoundTrip(t *testing.T) {
 		if i, ok := ParseIDAttr('o', OrderAttr(id)); i != id || !ok {
 			t.Fatal(i)
 		}
+		producer := ProducerID(rapid.Int64Range(1, 1<<63-1).Draw(t, "producer"))
+		if i, first, ok := ParseProducerAttr(ProducerAttr(producer)); i != producer || first || !ok {
+			t.Fatal(i, first, ok)
+		}
+		if i, first, ok := ParseProducerAttr(ProducerFirstAttr(producer)); i != producer || !first || !ok {
+			t.Fatal(i, first, ok)
+		}
+		if i, err := ParseProducerID(producer.String()); i != producer || err != nil {
+			t.Fatal(i, err)
+		}
 		group := rapid.StringMatching(`[a-zA-Z0-9_-]{1,249}`).Draw(t, "group")
 		member := rapid.StringMatching(`[a-zA-Z0-9_-]{1,249}`).Draw(t, "member")
 		if g, m, l, err := ParseGroupKey(PlanKey(group)); g != group || m != "" || l != "" || err != nil {
@@ -89,6 +99,20 @@ func TestKeysRefuse(t *testing.T) {
 	for _, name := range []string{"", "p", "p64", "p01", "p-1", "p1x", "q1"} {
 		if _, ok := ParseSlotAttr('p', name); ok {
 			t.Errorf("ParseSlotAttr took %q", name)
+		}
+	}
+}
+
+func TestProducerIDsRefuse(t *testing.T) {
+	for _, name := range []string{"", "ws", "wo", "ws1", "ws0000000000000", "ws-000000000001", "ws+000000000001", "wsg000000000000", "ws00000000000001", "wx0000000000001", "wsvvvvvvvvvvvvv"} {
+		if id, _, ok := ParseProducerAttr(name); ok {
+			t.Errorf("ParseProducerAttr took %q as %d", name, id)
+		}
+	}
+	for _, s := range []string{"", "0", "-1", "01", "+1", "1.0", "9223372036854775808", "x"} {
+		var field *FieldError
+		if _, err := ParseProducerID(s); !errors.As(err, &field) {
+			t.Errorf("ParseProducerID took %q: %v", s, err)
 		}
 	}
 }

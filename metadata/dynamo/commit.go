@@ -87,6 +87,7 @@ func commitExpr(c *metadata.Commit) *expr {
 	for _, f := range c.Tokens {
 		x.require(x.isNumber(metadata.TokenAttr(f.Slot), f.Token))
 	}
+	x.producers(c.Producers)
 	if c.PadIf {
 		x.require(x.isNumber(attrNext, c.PadAt))
 	}
@@ -94,6 +95,35 @@ func commitExpr(c *metadata.Commit) *expr {
 		x.require(x.name(attrFirst) + "<=" + x.num(c.Since))
 	}
 	return x
+}
+
+// producers are the conditions and changes for requests that may be repeated. Nothing in them depends on an image that may be old, but the step itself.
+func (x *expr) producers(steps []metadata.ProducerStep) {
+	began := 0
+	for _, s := range steps {
+		order := x.name(attrNext)
+		if s.Entry > 0 {
+			order += "+" + x.num(int64(s.Entry))
+		}
+		state := x.name(metadata.ProducerAttr(s.ID))
+		if s.Sequence == 1 {
+			began++
+			x.assign(metadata.ProducerAttr(s.ID), x.value(&types.AttributeValueMemberL{Value: []types.AttributeValue{number(1)}}))
+			x.assign(metadata.ProducerFirstAttr(s.ID), order)
+			x.require(x.absent(metadata.ProducerAttr(s.ID)), x.absentOrUnder(attrIDFloor, number(int64(s.ID))))
+			continue
+		}
+		x.require(state + "[0]=" + x.num(s.Sequence-1))
+		x.set = append(x.set, state+"[0]="+x.num(s.Sequence), fmt.Sprintf("%s[%d]=%s", state, 1+(s.Sequence-1)%metadata.ProducerWindow, order))
+		if s.Sequence == 2 {
+			x.set = append(x.set, state+"[1]="+x.name(metadata.ProducerFirstAttr(s.ID)))
+			x.remove(metadata.ProducerFirstAttr(s.ID))
+		}
+	}
+	if began > 0 {
+		x.increase(attrProducers, int64(began))
+		x.require(x.absentOrUnder(attrProducers, number(int64(metadata.MaxProducers+1-began))))
+	}
 }
 
 // CommitAll implements metadata.Transactor.

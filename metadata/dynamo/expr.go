@@ -66,6 +66,14 @@ func (x *expr) absentOrUnder(attr string, v types.AttributeValue) string {
 	return "(" + x.absent(attr) + " OR " + x.under(attr, v) + ")"
 }
 
+// unchanged is the condition that an attribute is as it was, 0 standing for none.
+func (x *expr) unchanged(attr string, was int64) string {
+	if was != 0 {
+		return x.isNumber(attr, was)
+	}
+	return "(" + x.absent(attr) + " OR " + x.isNumber(attr, 0) + ")"
+}
+
 func (x *expr) text() *string {
 	var clauses []string
 	for _, c := range []struct {

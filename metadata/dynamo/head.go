@@ -2,6 +2,8 @@ package dynamo
 
 import (
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -10,7 +12,7 @@ import (
 	"github.com/varvelog/varve/segment"
 )
 
-// Attributes of a head, besides those of package metadata's key.go. ws<id>, wo<id> and wfloor are kept for producer states.
+// Attributes of a head, besides those of package metadata's key.go.
 const (
 	attrNext       = "g"
 	attrFirst      = "s"
@@ -19,6 +21,8 @@ const (
 	attrClass      = "class"
 	attrK          = "k"
 	attrMinVersion = "minv"
+	attrProducers  = "wn" // how many there are: a condition can compare a number, and count nothing
+	attrIDFloor    = "wfloor"
 )
 
 // Attributes of a lane's state and of a chunk.
@@ -94,6 +98,7 @@ func decodeHead(lane metadata.LaneID, it item) (*metadata.Head, error) {
 	if f.err == nil {
 		f.endsHoldEntries(h)
 	}
+	f.producers(h)
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -136,6 +141,61 @@ func (f *fields) headAttributes(h *metadata.Head) {
 			}
 		}
 	}
+}
+
+// producers reads what a head has of the producers that repeat their requests.
+func (f *fields) producers(h *metadata.Head) {
+	for attr := range f.item {
+		id, first, ok := metadata.ParseProducerAttr(attr)
+		switch {
+		case !strings.HasPrefix(attr, "ws") && !strings.HasPrefix(attr, "wo"):
+		case !ok:
+			f.bad(attr, metadata.ErrCorrupt, "names no producer")
+		case first && !f.has(metadata.ProducerAttr(id)):
+			f.bad(attr, metadata.ErrCorrupt, "is the order of no producer")
+		case !first:
+			if h.Producers == nil {
+				h.Producers = map[metadata.ProducerID]metadata.ProducerState{}
+			}
+			h.Producers[id] = f.producer(id, h.Next)
+		}
+	}
+	if f.has(attrIDFloor) {
+		h.ProducerFloor = metadata.ProducerID(f.number(attrIDFloor, 0, math.MaxInt64))
+	}
+	count := int64(0)
+	if f.has(attrProducers) {
+		count = f.number(attrProducers, 0, metadata.MaxProducers)
+	}
+	if n := int64(len(h.Producers)); n != count {
+		f.bad(attrProducers, metadata.ErrCorrupt, "is %d, but there are %d producers", count, n)
+	}
+}
+
+// producer is the list of sequence and orders. The order of the first sequence is an attribute of its own while there is no second: what an update computes from
+// the item, as an order is, can be put into a list that is there, but not into one that it makes.
+func (f *fields) producer(id metadata.ProducerID, next int64) (s metadata.ProducerState) {
+	attr := metadata.ProducerAttr(id)
+	list := f.list(attr, 1+metadata.ProducerWindow)
+	read := func(i int, low, high int64) int64 {
+		name := fmt.Sprintf("%s[%d]", attr, i)
+		element := &fields{key: f.key, item: item{}, err: f.err}
+		if i < len(list) {
+			element.item[name] = list[i]
+		}
+		n := element.number(name, low, high)
+		f.err = element.err
+		return n
+	}
+	s.Sequence = read(0, 1, metadata.MaxSequence)
+	if s.Sequence == 1 {
+		s.Orders[0] = f.number(metadata.ProducerFirstAttr(id), 0, next-1)
+		return s
+	}
+	for i := range min(s.Sequence, metadata.ProducerWindow) {
+		s.Orders[i] = read(int(i)+1, 0, next-1)
+	}
+	return s
 }
 
 // entry puts the entry of attribute e<id> where its order says.

@@ -155,6 +155,14 @@ func TestInconsistentHeads(t *testing.T) {
 	}
 	good := r.item(metadata.HeadKey(lane))
 	id := func(n uint64) segment.ID { return entry(n, 1, 0).ID }
+	producer := metadata.ProducerAttr(77)
+	list := func(numbers ...int64) types.AttributeValue {
+		l := &types.AttributeValueMemberL{}
+		for _, n := range numbers {
+			l.Value = append(l.Value, num(n))
+		}
+		return l
+	}
 	for name, spoil := range map[string]func(attrs){
 		"an entry too few":  func(it attrs) { it["g"] = num(4) },
 		"an entry too many": func(it attrs) { it["g"] = num(2) },
@@ -171,15 +179,28 @@ func TestInconsistentHeads(t *testing.T) {
 			}
 			it["g"] = num(65)
 		},
-		"an order without entry": func(it attrs) { it[metadata.OrderAttr(id(9))] = num(1) },
-		"an entry without order": func(it attrs) { it[metadata.EntryAttr(id(9))] = it[metadata.EntryAttr(id(1))] },
-		"slot 64":                func(it attrs) { it["p64"] = num(1) },
-		"slot 01":                func(it attrs) { it["p01"] = num(1) },
-		"token of slot 64":       func(it attrs) { it["f64"] = num(1) },
-		"token 0":                func(it attrs) { it["f1"] = num(0) },
-		"id that is none":        func(it attrs) { it["e"+strings.Repeat("z", 20)] = bin(1) },
-		"class that is none":     func(it attrs) { it["class"] = str("r0d") },
-		"no epoch":               func(it attrs) { delete(it, "epA") },
+		"an order without entry":           func(it attrs) { it[metadata.OrderAttr(id(9))] = num(1) },
+		"an entry without order":           func(it attrs) { it[metadata.EntryAttr(id(9))] = it[metadata.EntryAttr(id(1))] },
+		"slot 64":                          func(it attrs) { it["p64"] = num(1) },
+		"slot 01":                          func(it attrs) { it["p01"] = num(1) },
+		"token of slot 64":                 func(it attrs) { it["f64"] = num(1) },
+		"token 0":                          func(it attrs) { it["f1"] = num(0) },
+		"id that is none":                  func(it attrs) { it["e"+strings.Repeat("z", 20)] = bin(1) },
+		"class that is none":               func(it attrs) { it["class"] = str("r0d") },
+		"no epoch":                         func(it attrs) { delete(it, "epA") },
+		"a producer that is not counted":   func(it attrs) { it[producer] = list(3, 0, 1, 2) },
+		"a producer that is only counted":  func(it attrs) { it["wn"] = num(1) },
+		"17 producers":                     func(it attrs) { it["wn"] = num(17) },
+		"a producer of order 3":            func(it attrs) { it["wn"], it[producer] = num(1), list(3, 0, 1, 3) },
+		"a producer with an order too few": func(it attrs) { it["wn"], it[producer] = num(1), list(3, 0, 1) },
+		"a producer with one too many":     func(it attrs) { it["wn"], it[producer] = num(1), list(9, 0, 1, 2, 0, 1, 2) },
+		"a producer without sequence":      func(it attrs) { it["wn"], it[producer] = num(1), list() },
+		"a producer at 0":                  func(it attrs) { it["wn"], it[producer] = num(1), list(0) },
+		"a producer that is a number":      func(it attrs) { it["wn"], it[producer] = num(1), num(1) },
+		"a first sequence without order":   func(it attrs) { it["wn"], it[producer] = num(1), list(1) },
+		"an order of no producer":          func(it attrs) { it[metadata.ProducerFirstAttr(77)] = num(1) },
+		"a name of no producer":            func(it attrs) { it["ws0123"] = list(1) },
+		"a producer floor that is text":    func(it attrs) { it["wfloor"] = str("1") },
 	} {
 		bad := maps.Clone(good)
 		spoil(bad)
@@ -189,7 +210,7 @@ func TestInconsistentHeads(t *testing.T) {
 		}
 	}
 	// What a later build of the same format may add is passed over.
-	maps.Copy(good, attrs{"wfloor": str(id(1).String()), "ws" + id(1).String(): num(1), "wo" + id(1).String(): num(1), "new": bin(1), "epsilon": num(1), "offset": num(1)})
+	maps.Copy(good, attrs{"wfloors": str(id(1).String()), "w" + id(1).String(): num(1), "new": bin(1), "epsilon": num(1), "offset": num(1)})
 	r.put(good)
 	if h := r.head(lane); h.Next != 3 {
 		t.Error(h)

@@ -43,6 +43,48 @@ func (t *Table) RaiseEpoch(ctx context.Context, lane metadata.LaneID, writer int
 	return c.head(image)
 }
 
+// EvictProducers implements metadata.Sequencer. A repeat after a lost answer finds the producers gone.
+func (t *Table) EvictProducers(ctx context.Context, image *metadata.Head, floor metadata.ProducerID, ids ...metadata.ProducerID) (*metadata.Head, error) {
+	c := writing("EvictProducers", image.Lane, metadata.HeadKey(image.Lane))
+	x := newExpr()
+	for _, id := range ids {
+		state, known := image.Producers[id]
+		if !known {
+			return nil, c.error("", &metadata.FieldError{Field: "producer", Value: id.String(), Valid: "one of the image's"})
+		}
+		floor = max(floor, id)
+		x.require(x.name(metadata.ProducerAttr(id)) + "[0]=" + x.num(state.Sequence))
+		x.remove(metadata.ProducerAttr(id))
+		if state.Sequence == 1 {
+			x.remove(metadata.ProducerFirstAttr(id))
+		}
+	}
+	floor = max(floor, image.ProducerFloor)
+	x.require(x.exists(attrNext), x.unchanged(attrIDFloor, int64(image.ProducerFloor)), x.unchanged(attrProducers, int64(len(image.Producers))))
+	x.assign(attrIDFloor, x.num(int64(floor)))
+	x.assign(attrProducers, x.num(int64(len(image.Producers)-len(ids))))
+	it, ok, err := t.set(ctx, c, x)
+	switch {
+	case err != nil:
+		return nil, err
+	case it == nil:
+		return nil, c.error("", metadata.ErrNoLane)
+	}
+	h, err := c.head(it)
+	if err != nil || ok {
+		return h, err
+	}
+	gone := h.ProducerFloor >= floor
+	for _, id := range ids {
+		_, there := h.Producers[id]
+		gone = gone && !there
+	}
+	if !gone {
+		return h, c.error("", metadata.ErrChanged)
+	}
+	return h, nil
+}
+
 // Trim implements metadata.Sequencer. That First already is where it was to go is success: whoever trimmed removed the same entries.
 func (t *Table) Trim(ctx context.Context, lane metadata.LaneID, from, to int64, ids []segment.ID) (*metadata.Head, error) {
 	c := writing("Trim", lane, metadata.HeadKey(lane))

@@ -80,6 +80,29 @@ func testCommitWidest(f *fixture) {
 		f.ok(f.table.SetToken(f.ctx, lane, metadata.Slot(s), 0, 7))
 		c.Tokens = append(c.Tokens, metadata.Token{Slot: metadata.Slot(s), Token: 7})
 	}
+	f.widest(c)
+	c.Tokens = nil
+	for i := range metadata.ProducerID(metadata.MaxProducers) {
+		c.Producers = append(c.Producers, metadata.ProducerStep{ID: 1<<62 + i, Sequence: 1, Entry: int(i)})
+	}
+	c.Lane = f.topicLane("others")
+	f.widest(c)
+	for n := int64(2); n <= 3; n++ { // the first from an attribute of its own
+		for i := range c.Entries {
+			c.Entries[i].ID = f.id()
+			c.Producers[i].Sequence = n
+		}
+		c.Cap += int64(len(c.Entries))
+		h, err := f.table.Commit(f.ctx, c)
+		f.ok(err)
+		if at, ok := h.Producers[1<<62+5].Order(n); !ok || at != (n-1)*metadata.MaxCommitEntries+5 {
+			f.Fatalf("%+v", h.Producers)
+		}
+	}
+}
+
+func (f *fixture) widest(c metadata.Commit) {
+	f.Helper()
 	h, err := f.table.Commit(f.ctx, c)
 	f.ok(err)
 	if h.Next != metadata.MaxCommitEntries || h.Ends[63] != metadata.MaxCommitEntries*1_000_000 {

@@ -48,6 +48,9 @@ func Run(t *testing.T, open New) {
 		{"CommitRace", testCommitRace},
 		{"Cap", testCap},
 		{"Once", testOnce},
+		{"Producers", testProducers},
+		{"ProducersCrowded", testProducersCrowded},
+		{"ProducersRace", testProducersRace},
 		{"Expect", testExpect},
 		{"Token", testToken},
 		{"TokenRace", testTokenRace},
@@ -212,6 +215,14 @@ func (f *fixture) lanes(n int) []metadata.LaneID {
 }
 
 func (f *fixture) lane() metadata.LaneID { f.Helper(); return f.lanes(1)[0] }
+
+// topicLane is the lane of another topic of that name.
+func (f *fixture) topicLane(name string) metadata.LaneID {
+	f.Helper()
+	t := f.topic(name, 1, metadata.SlotsPerLane)
+	f.ok(f.table.CreateTopic(f.ctx, t, segment.ID{}))
+	return t.Lanes[0]
+}
 
 func (f *fixture) head(lane metadata.LaneID) *metadata.Head {
 	f.Helper()
