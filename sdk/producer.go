@@ -42,6 +42,8 @@ type Producer struct {
 	flushes    map[*flush]struct{} // not delivered
 	ready      []*batch            // resolved, to be delivered in this order
 	delivering bool                // a goroutine does
+	running    int                 // goroutines
+	idle       chan struct{}       // closed when none is running; nil while nobody waits for it
 	closed     bool
 	closing    chan struct{} // closed with closed
 	unsent     int           // records that failed since closing began

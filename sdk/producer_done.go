@@ -95,7 +95,7 @@ func (p *Producer) hand(b *batch) {
 	p.ready = append(p.ready, b)
 	if !p.delivering {
 		p.delivering = true
-		p.wg.Go(p.deliver)
+		p.begin(p.deliver)
 	}
 }
 

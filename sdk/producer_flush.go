@@ -124,7 +124,7 @@ func (p *Producer) launch(f *flush, run func(context.Context, *flush)) {
 	base, abort := context.WithCancelCause(context.Background())
 	ctx, cancel := p.log.env.WithTimeout(base, f.deadline-p.log.env.Mono())
 	f.abort = abort
-	p.wg.Go(func() {
+	p.begin(func() {
 		defer abort(nil)
 		defer cancel()
 		run(ctx, f)

@@ -23,7 +23,6 @@ const (
 const (
 	ProducerIDHeader = "Varve-Producer-Id"       // of a request that a retry applies once: decimal int64
 	SequenceHeader   = "Varve-Producer-Sequence" // with it: 1, 2, 3 … of this producer in this lane
-	CountHeader      = "Varve-Partition-Count"   // with it, if a record's partition is chosen by its key: among how many
 	NextHeader       = "Varve-Next-Offset"
 	StartHeader      = "Varve-Start-Offset"
 	EndHeader        = "Varve-End-Offset"

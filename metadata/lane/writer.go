@@ -24,6 +24,7 @@ type Writer struct {
 	closed   bool
 	quit     bool          // Close has given up
 	drained  chan struct{} // closed when closed, and nothing is queued or running
+	idle     chan struct{} // closed when nothing is queued or running; nil while nobody waits for it
 	// refreshed is the config version that the owner knows.
 	refreshed int64
 }
@@ -69,6 +70,26 @@ func (w *Writer) Close(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// Idle returns when nothing is queued or running, spills included, or with the cause of ctx when that is done before.
+func (w *Writer) Idle(ctx context.Context) error {
+	w.mu.Lock()
+	if w.busy == 0 && len(w.queue) == 0 {
+		w.mu.Unlock()
+		return nil
+	}
+	if w.idle == nil {
+		w.idle = make(chan struct{})
+	}
+	idle := w.idle
+	w.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // start runs f in a goroutine that Close waits for. w.mu is held.
 func (w *Writer) start(f func(context.Context)) {
 	w.busy++
@@ -83,6 +104,10 @@ func (w *Writer) start(f func(context.Context)) {
 // ended notes that so many goroutines have ended. w.mu is held.
 func (w *Writer) ended(n int) {
 	w.busy -= n
+	if w.idle != nil && w.busy == 0 && len(w.queue) == 0 {
+		close(w.idle)
+		w.idle = nil
+	}
 	if w.closed && w.busy == 0 && len(w.queue) == 0 {
 		select {
 		case <-w.drained:
