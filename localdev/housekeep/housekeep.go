@@ -4,15 +4,10 @@ package housekeep
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/varvelog/varve/functions/clean"
-	"github.com/varvelog/varve/functions/compact"
-	"github.com/varvelog/varve/functions/retain"
-	"github.com/varvelog/varve/functions/sweep"
+	"github.com/varvelog/varve/functions/schedule"
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/sdk"
 )
@@ -35,14 +30,7 @@ const (
 )
 
 // Event is a run that has ended.
-type Event struct {
-	Job    string `json:"job"` // compact, clean, retain or sweep
-	What   string `json:"what"`
-	Did    bool   `json:"did"` // anything
-	Report any    `json:"report"`
-	Err    error  `json:"-"`
-	Error  string `json:"error,omitempty"`
-}
+type Event = schedule.Event
 
 // Run does the jobs until ctx is done, and returns when the last one has ended. A job that fails is told of and done again at its time.
 func Run(ctx context.Context, b sdk.Backend, o Options) {
@@ -51,7 +39,7 @@ func Run(ctx context.Context, b sdk.Backend, o Options) {
 	for _, j := range []struct {
 		every, otherwise time.Duration
 		do               func(context.Context)
-	}{{o.Compact, DefaultCompact, k.compact}, {o.Retain, DefaultRetain, k.retain}, {o.Sweep, DefaultSweep, k.sweep}} {
+	}{{o.Compact, DefaultCompact, k.job(schedule.Compact)}, {o.Retain, DefaultRetain, k.job(schedule.Retain)}, {o.Sweep, DefaultSweep, k.job(schedule.Sweep)}} {
 		every := j.every
 		if every == 0 {
 			every = j.otherwise
@@ -74,50 +62,15 @@ type keeper struct {
 	mu      sync.Mutex
 }
 
-func (k *keeper) tell(ctx context.Context, job, what string, did bool, report any, err error) {
-	if k.o.Tell == nil || err != nil && ctx.Err() != nil {
-		return
+// job does the job once and tells of it. What an interruption ends is not told.
+func (k *keeper) job(do schedule.Job) func(context.Context) {
+	return func(ctx context.Context) {
+		for _, e := range do(ctx, k.backend, k.o.Env, 0) {
+			if k.o.Tell != nil && (e.Err == nil || ctx.Err() == nil) {
+				k.mu.Lock()
+				k.o.Tell(e)
+				k.mu.Unlock()
+			}
+		}
 	}
-	e := Event{Job: job, What: what, Did: did, Report: report, Err: err}
-	if err != nil {
-		e.Error = err.Error()
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.o.Tell(e)
-}
-
-func (k *keeper) compact(ctx context.Context) {
-	c, err := compact.Run(ctx, k.backend.Table, k.backend.Store, compact.Options{Env: k.o.Env})
-	k.tell(ctx, "compact", fmt.Sprintf("%d segments published, %d records", c.Segments, c.Records), c.Segments > 0, c, err)
-	if ctx.Err() != nil {
-		return
-	}
-	r, err := clean.Run(ctx, k.backend.Table, k.backend.Store, clean.Options{Env: k.o.Env})
-	kept, of := int64(0), int64(0)
-	for _, p := range r.Partitions {
-		kept, of = kept+p.Kept, of+p.Records
-	}
-	k.tell(ctx, "clean", fmt.Sprintf("%d partitions, %d of %d records kept", len(r.Partitions), kept, of), len(r.Partitions) > 0, r, err)
-}
-
-func (k *keeper) retain(ctx context.Context) {
-	r, err := retain.Run(ctx, k.backend.Table, retain.Options{Lifecycle: k.backend.Lifecycle, Env: k.o.Env})
-	moves := 0
-	for _, t := range r.Topics {
-		moves += len(t.Moves)
-	}
-	k.tell(ctx, "retain", fmt.Sprintf("%d log starts moved", moves), moves > 0, r, err)
-}
-
-func (k *keeper) sweep(ctx context.Context) {
-	r, err := sweep.Run(ctx, k.backend.Table, k.backend.Store, sweep.Options{Env: k.o.Env})
-	if errors.Is(err, sweep.ErrDeadline) {
-		err = nil // the next one goes on
-	}
-	n, bytes := int64(0), int64(0)
-	for _, h := range r.Deleted {
-		n, bytes = n+h.Count, bytes+h.Bytes
-	}
-	k.tell(ctx, "sweep", fmt.Sprintf("%d things deleted, %d bytes", n, bytes), n > 0, r, err)
 }
