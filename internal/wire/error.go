@@ -54,6 +54,8 @@ type Error struct {
 	CutFrom *int64 `json:"cut_from,omitempty"`
 	CutTo   *int64 `json:"cut_to,omitempty"`
 
+	RetryAfter *int `json:"retry_after_seconds,omitempty"` // the Retry-After header says the same
+
 	Expected  *int64   `json:"expected_sequence,omitempty"`
 	Committed *int64   `json:"committed,omitempty"` // with offset_lower and offset_changed; -1: nothing
 	Members   []string `json:"members,omitempty"`   // with group_active

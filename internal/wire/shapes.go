@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Service answers GET /v1: what is served here, and of which log.
 type Service struct {
@@ -15,11 +18,22 @@ type Producer struct {
 	ID string `json:"producer_id"`
 }
 
-// Result is what became of one record. Offset is null where it was appended at an offset that is no longer known.
+// Result is what became of one record: partition and offset, or an error. Offset is null where it was appended at an offset that is not known any more.
 type Result struct {
 	Partition *int   `json:"partition,omitempty"`
-	Offset    *int64 `json:"offset,omitempty"`
+	Offset    *int64 `json:"offset"`
 	Error     *Error `json:"error,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (r Result) MarshalJSON() ([]byte, error) {
+	if r.Error != nil {
+		return json.Marshal(struct {
+			Error *Error `json:"error"`
+		}{r.Error})
+	}
+	type plain Result
+	return json.Marshal(plain(r))
 }
 
 // Produced answers POST /v1/topics/{topic}/records once at least one record was appended.

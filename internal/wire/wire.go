@@ -36,6 +36,7 @@ const (
 	MaxInflated  = 4 << 20 // bytes of a request's records when they are decompressed
 	MaxFetch     = 4 << 20 // bytes of records that one answer has, unless one batch or record is larger
 	MaxPositions = 256     // partitions of one fetch
+	MaxCommits   = 4096    // partitions of one commit
 	Version      = 1       // of the whole of it
 )
 

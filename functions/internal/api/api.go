@@ -185,8 +185,11 @@ func (c *Call) fail(err error) {
 // Fail answers with a failure that says more than its error.
 func (c *Call) Fail(f *wire.Failure) {
 	status := StatusOf(f.Error.Code)
-	if seconds := retryAfter[f.Error.Code]; seconds > 0 && f.Error.Retriable {
-		c.W.Header().Set("Retry-After", strconv.Itoa(seconds))
+	if seconds := retryAfter[f.Error.Code]; seconds > 0 && f.Error.RetryAfter == nil {
+		f.Error.RetryAfter = &seconds
+	}
+	if f.Error.RetryAfter != nil {
+		c.W.Header().Set("Retry-After", strconv.Itoa(*f.Error.RetryAfter))
 	}
 	if status == http.StatusUnauthorized {
 		c.W.Header().Set("WWW-Authenticate", "Bearer")

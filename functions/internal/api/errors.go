@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 
 	"github.com/varvelog/varve/internal/wire"
@@ -103,7 +104,17 @@ func detail(e *wire.Error, err error) bool {
 	var large *sdk.TooLargeError
 	var active *sdk.GroupActiveError
 	var frame *wire.FrameError
+	var gap *sdk.SequenceGapError
+	var evicted *sdk.ProducerEvictedError
+	var many *sdk.TooManyProducersError
 	switch {
+	case errors.As(err, &gap):
+		e.Code, e.Topic, e.Expected = wire.SequenceGap, gap.Topic, &gap.Expected
+	case errors.As(err, &evicted):
+		e.Code, e.Topic = wire.ProducerEvicted, evicted.Topic
+	case errors.As(err, &many):
+		seconds := int(max(1, math.Ceil(many.RetryAfter.Seconds())))
+		e.Code, e.Topic, e.Retriable, e.RetryAfter = wire.TooManyProducers, many.Topic, true, &seconds
 	case errors.As(err, &outside):
 		rangeOf(e, outside)
 	case errors.As(err, &large):

@@ -1,0 +1,119 @@
+package produce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/varvelog/varve/functions/internal/api"
+	"github.com/varvelog/varve/internal/wire"
+	"github.com/varvelog/varve/sdk"
+)
+
+// once is the producer id and sequence of a request that a retry applies once.
+type once struct {
+	producer sdk.ProducerID
+	sequence int64
+}
+
+// onceOf reads the headers; nil if there are none.
+func onceOf(h http.Header) (*once, error) {
+	ids, sequences := h.Values(wire.ProducerIDHeader), h.Values(wire.SequenceHeader)
+	switch {
+	case len(ids) == 0 && len(sequences) == 0:
+		return nil, nil
+	case len(ids) != 1 || len(sequences) != 1:
+		return nil, api.BadField(wire.ProducerIDHeader+", "+wire.SequenceHeader, strconv.Itoa(len(ids))+", "+strconv.Itoa(len(sequences)), "both of them, once, or neither")
+	}
+	id, err := strconv.ParseInt(ids[0], 10, 64)
+	if err != nil || id <= 0 {
+		return nil, api.BadField(wire.ProducerIDHeader, ids[0], "an id that POST /v1/producers gave")
+	}
+	sequence, err := strconv.ParseInt(sequences[0], 10, 64)
+	if err != nil || sequence <= 0 {
+		return nil, api.BadField(wire.SequenceHeader, sequences[0], "1, 2, 3 …: the number of the request among those of this producer in this lane")
+	}
+	return &once{sdk.ProducerID(id), sequence}, nil
+}
+
+// appendOnce appends all of the records or none, once.
+func (s *Service) appendOnce(ctx context.Context, c *api.Call, p *sdk.Producer, o *once, records []*sdk.Record) error {
+	for i, r := range records {
+		if r.Partition != wire.ByKey {
+			continue
+		}
+		if r.Key == nil {
+			e := api.BadField("partition", "none", "with "+wire.ProducerIDHeader+", a partition or a key in every record: a repeat has to go where the first attempt went")
+			e.Record = &i
+			return e
+		}
+		partition, err := p.KeyPartitionOnce(ctx, r.Topic, r.Key)
+		if err != nil {
+			return err
+		}
+		r.Partition = partition
+	}
+	done, err := p.AppendOnce(ctx, o.producer, o.sequence, records...)
+	if err == nil {
+		err = done.Results.Err()
+	}
+	if ctx.Err() != nil {
+		s.retire(p)
+	}
+	if err != nil {
+		return repeatable(err)
+	}
+	answer := wire.Produced{Results: results(done.Results), Repeated: done.Repeated}
+	if done.Repeated && !done.OffsetsKnown {
+		answer.OffsetsKnown = new(bool)
+	}
+	return c.JSON(http.StatusOK, answer)
+}
+
+// repeatable is the error of a request that may be repeated whatever became of it.
+func repeatable(err error) error {
+	e := api.ErrorOf(err)
+	if e.Code == wire.UnknownOutcome || errors.Is(err, sdk.ErrUnknown) {
+		e.Retriable = true
+		e.Message = "what became of the request is not known; send it again as it is, with the same producer id and sequence: it is applied once"
+	}
+	return e
+}
+
+// answer tells what became of records that were appended one by one.
+func answer(c *api.Call, all sdk.Results) error {
+	list := results(all)
+	var first *wire.Error
+	for _, r := range list {
+		if r.Error == nil {
+			return c.JSON(http.StatusOK, wire.Produced{Results: list})
+		}
+		if first == nil {
+			first = r.Error
+		}
+	}
+	c.Fail(&wire.Failure{Error: first, Results: list})
+	return all.Err() // for Tell
+}
+
+func results(all sdk.Results) []wire.Result {
+	list := make([]wire.Result, len(all))
+	for i, r := range all {
+		switch {
+		case r.Err != nil:
+			e := api.ErrorOf(r.Err)
+			if e.Code == wire.BadRequest {
+				e.Code = wire.BadRecord
+			}
+			e.Record = &i
+			list[i].Error = e
+		default:
+			list[i].Partition = &r.Record.Partition
+			if r.Record.Offset >= 0 {
+				list[i].Offset = &r.Record.Offset
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,173 @@
+package produce
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/varvelog/varve/functions/internal/api"
+	"github.com/varvelog/varve/internal/wire"
+	"github.com/varvelog/varve/sdk"
+	"github.com/varvelog/varve/segment"
+)
+
+// read reads the records of a request. Their partition is wire.ByKey where the request gives none.
+func read(c *api.Call, topic string) (records []*sdk.Record, err error) {
+	contentType, body, err := c.Body(wire.JSONType, wire.BatchesType)
+	if err != nil {
+		return nil, err
+	}
+	if contentType == wire.JSONType {
+		records, err = readJSON(body)
+	} else {
+		records, err = readBatches(body)
+	}
+	if err == nil && len(records) == 0 {
+		err = api.BadField("records", "none", "at least one")
+	}
+	for _, r := range records {
+		r.Topic, r.Offset = topic, 0
+	}
+	return records, err
+}
+
+// readJSON reads {"records":[…]}, one record at a time, so that too many of them are noticed before they fill the memory.
+func readJSON(body []byte) (records []*sdk.Record, err error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if err := expect(dec, json.Delim('{')); err != nil {
+		return nil, err
+	}
+	for seen := false; dec.More(); seen = true {
+		if err := expect(dec, "records"); err != nil {
+			return nil, err
+		}
+		if seen {
+			return nil, api.BadField("body", `"records" twice`, bodyWanted)
+		}
+		if err := expect(dec, json.Delim('[')); err != nil {
+			return nil, err
+		}
+		for dec.More() {
+			if len(records) == wire.MaxRecords {
+				return nil, tooMany()
+			}
+			r, err := nextJSON(dec, len(records))
+			if err != nil {
+				return nil, err
+			}
+			records = append(records, r)
+		}
+		if err := expect(dec, json.Delim(']')); err != nil {
+			return nil, err
+		}
+	}
+	if err := expect(dec, json.Delim('}')); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, api.BadField("body", "more after its end", bodyWanted)
+	}
+	return records, nil
+}
+
+const bodyWanted = `{"records":[RECORD, …]}, each as docs/record-json.md has it`
+
+func expect(dec *json.Decoder, want json.Token) error {
+	got, err := dec.Token()
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return api.BadField("body", fmt.Sprintf("ends at byte %d", dec.InputOffset()), bodyWanted)
+	case err != nil:
+		return api.BadField("body", err.Error(), bodyWanted)
+	case got != want:
+		return api.BadField("body", fmt.Sprintf("%v at byte %d", got, dec.InputOffset()), bodyWanted)
+	}
+	return nil
+}
+
+func nextJSON(dec *json.Decoder, i int) (*sdk.Record, error) {
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return nil, badRecord(i, err)
+	}
+	r := new(sdk.Record)
+	if err := json.Unmarshal(raw, r); err != nil {
+		return nil, badRecord(i, err)
+	}
+	var given struct {
+		Partition *int `json:"partition"`
+	}
+	if err := json.Unmarshal(raw, &given); err != nil {
+		return nil, badRecord(i, err)
+	}
+	switch {
+	case given.Partition == nil:
+		r.Partition = wire.ByKey
+	case *given.Partition < 0:
+		return nil, badRecord(i, &sdk.FieldError{Field: "partition", Value: strconv.Itoa(*given.Partition), Valid: "0 or more; or leave it out, and the key decides"})
+	}
+	return r, nil
+}
+
+// badRecord says that the i-th record cannot be read, and so nothing of the request is done.
+func badRecord(i int, err error) error {
+	e := api.ErrorOf(err)
+	if e.Code == wire.Internal || e.Code == wire.BadRequest { // encoding/json's own, or the SDK's
+		e.Code = wire.BadRecord
+	}
+	e.Message = fmt.Sprintf("record %d: %v; nothing was appended", i, err)
+	e.Record = &i
+	return e
+}
+
+func tooMany() error {
+	limit := int64(wire.MaxRecords)
+	return &wire.Error{Code: wire.TooLarge, Message: fmt.Sprintf("more than %d records, nothing was appended: send fewer at a time", limit), Limit: &limit}
+}
+
+// readBatches reads frames. What all batches of a request decompress to is bounded together.
+func readBatches(body []byte) (records []*sdk.Record, err error) {
+	var decoder segment.Decoder
+	left := wire.MaxInflated
+	err = wire.Frames(body, func(partition int32, batch []byte) error {
+		if left <= 0 || len(records) == wire.MaxRecords {
+			return tooInflated(len(records))
+		}
+		decoder.Limits = segment.Limits{RecordBytes: left, Records: wire.MaxRecords - len(records), Headers: wire.MaxInflated / 2}
+		decoded, err := decoder.Decode(batch, 0, nil)
+		switch {
+		case errors.Is(err, segment.ErrTooLarge):
+			return tooInflated(len(records))
+		case err != nil:
+			return badRecord(len(records), err)
+		}
+		for i := range decoded {
+			r := &decoded[i]
+			left -= segment.RecordSize(r) + leastRecord
+			records = append(records, &sdk.Record{Partition: int(partition), Timestamp: timestamp(r.Timestamp), Key: r.Key, Value: r.Value, Headers: r.Headers})
+		}
+		return nil
+	})
+	return records, err
+}
+
+// leastRecord is what a record takes in a batch besides its key, value and headers.
+const leastRecord = 7
+
+// timestamp is a batch's: -1 is Kafka's none, and so the time of now.
+func timestamp(ms int64) time.Time {
+	if ms == -1 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func tooInflated(record int) error {
+	limit := int64(wire.MaxInflated)
+	return &wire.Error{Code: wire.TooLarge, Record: &record, Limit: &limit,
+		Message: fmt.Sprintf("the request's batches have more than %d bytes when decompressed, or more than %d records; nothing was appended: send less at a time", limit, wire.MaxRecords)}
+}
