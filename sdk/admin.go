@@ -71,7 +71,7 @@ func (a *Admin) CreateTopic(ctx context.Context, n NewTopic) (*Topic, error) {
 	if err := spec.Config.SetAll(n.Name, n.Config); err != nil {
 		return nil, err
 	}
-	if err := a.log.live(); err != nil {
+	if err := a.log.direct("create a topic"); err != nil {
 		return nil, err
 	}
 	if err := a.log.checkIdentity(ctx); err != nil {
@@ -86,6 +86,9 @@ func (a *Admin) CreateTopic(ctx context.Context, n NewTopic) (*Topic, error) {
 
 // Topic describes the topic by its row alone, which is one read; DescribeTopic says more. ErrUnknownTopic if there is none.
 func (a *Admin) Topic(ctx context.Context, name string) (*Topic, error) {
+	if a.log.remote != nil {
+		return a.log.remote.describe(ctx, a.log, name)
+	}
 	t, err := a.topic(ctx, name)
 	if err != nil {
 		return nil, err
@@ -97,6 +100,9 @@ func (a *Admin) Topic(ctx context.Context, name string) (*Topic, error) {
 func (a *Admin) ListTopics(ctx context.Context) ([]*Topic, error) {
 	if err := a.log.live(); err != nil {
 		return nil, err
+	}
+	if a.log.remote != nil {
+		return a.log.remote.list(ctx)
 	}
 	list := []*Topic{}
 	after := ""
@@ -128,7 +134,7 @@ type Alteration struct {
 // AlterTopic changes configuration and partition count. When it returns nil every writer is held to the change; after an error it may have
 // been made nevertheless, and asking for it again completes it.
 func (a *Admin) AlterTopic(ctx context.Context, name string, c Alteration) (*Topic, error) {
-	if err := a.log.live(); err != nil {
+	if err := a.log.direct("alter a topic"); err != nil {
 		return nil, err
 	}
 	t, err := a.topics.Alter(ctx, name, topics.Change{Set: c.Config, Partitions: c.Partitions, MoveKeys: c.MoveKeys})
@@ -141,7 +147,7 @@ func (a *Admin) AlterTopic(ctx context.Context, name string, c Alteration) (*Top
 // DeleteTopic deletes the topic and all its records. The name is free at once, for a topic that has nothing of the old one; producers and
 // readers of the old one fail with ErrTopicGone. What it leaves in table and bucket the sweep removes.
 func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
-	if err := a.log.live(); err != nil {
+	if err := a.log.direct("delete a topic"); err != nil {
 		return err
 	}
 	return a.topics.Delete(ctx, name)
@@ -150,7 +156,7 @@ func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
 // CleanTopics finishes deletions that were interrupted, so that nothing can be appended to their topics any more, and returns how many deleted topics still
 // have something in the table or the bucket. The sweep removes that.
 func (a *Admin) CleanTopics(ctx context.Context) (left int, err error) {
-	if err := a.log.live(); err != nil {
+	if err := a.log.direct("clean deleted topics up"); err != nil {
 		return 0, err
 	}
 	gone, err := a.topics.Clean(ctx, nil)
@@ -165,7 +171,7 @@ func (a *Admin) topic(ctx context.Context, name string) (*metadata.Topic, error)
 	if err := a.log.live(); err != nil {
 		return nil, err
 	}
-	t, err := a.log.table.Topic(ctx, name)
+	t, err := a.log.topicRow(ctx, name)
 	if errors.Is(err, ErrUnknownTopic) {
 		err = ErrUnknownTopic // where the table keeps it does not matter
 	}
@@ -177,6 +183,9 @@ func (a *Admin) topic(ctx context.Context, name string) (*metadata.Topic, error)
 
 // place reads a topic's row and finds the partition's place.
 func (a *Admin) place(ctx context.Context, topic string, partition int) (metadata.Place, error) {
+	if err := a.log.direct("delete records, read or set a fencing token"); err != nil {
+		return metadata.Place{}, err
+	}
 	t, err := a.topic(ctx, topic)
 	if err != nil {
 		return metadata.Place{}, err

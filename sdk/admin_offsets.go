@@ -31,6 +31,13 @@ type Description struct {
 
 // DescribeTopic describes a topic by strong reads: two requests per lane, and a third for lanes that have spilled.
 func (a *Admin) DescribeTopic(ctx context.Context, name string) (*Description, error) {
+	if a.log.remote != nil {
+		t, err := a.Topic(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return a.log.remote.load(ctx, t)
+	}
 	t, err := a.topic(ctx, name)
 	if err != nil {
 		return nil, err
@@ -113,6 +120,9 @@ func (a *Admin) Offsets(ctx context.Context, topic string) ([]PartitionOffsets, 
 	if err != nil {
 		return nil, err
 	}
+	if a.log.remote != nil {
+		return a.log.remote.offsets(ctx, topic)
+	}
 	offsets, err := a.log.offsets(ctx, t)
 	if err != nil {
 		return nil, inTopic(topic, err)
@@ -182,6 +192,9 @@ func (a *Admin) OffsetForTime(ctx context.Context, topic string, partition int, 
 	}
 	if _, err := placeOf(t, partition); err != nil {
 		return 0, err
+	}
+	if a.log.remote != nil {
+		return a.log.remote.offsetForTime(ctx, topic, partition, at)
 	}
 	return a.log.offsetForTime(ctx, t, partition, at)
 }

@@ -13,7 +13,7 @@ const maxSegmentBytesRead = 2 * maxSegmentBytes
 // ReadSegment returns the bytes of a segment, for inspection. The name is an object's, relative to the log's prefix, or an item's key, as a *DataError or
 // a hook's event gives it.
 func (a *Admin) ReadSegment(ctx context.Context, name string) ([]byte, error) {
-	if err := a.log.live(); err != nil {
+	if err := a.log.direct("read a segment"); err != nil {
 		return nil, err
 	}
 	s, err := objects.Parse(name)

@@ -72,7 +72,7 @@ func (l *Log) NewConsumer(ctx context.Context, groupName string, topics []string
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	if err := l.live(); err != nil {
+	if err := l.direct("read as a member of a group"); err != nil {
 		return nil, err
 	}
 	m, err := group.Join(ctx, l.table, l.env, group.Config{Group: groupName, Name: config.instance, Timeout: config.timeout, Topics: topics,

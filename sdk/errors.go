@@ -42,6 +42,7 @@ var (
 	ErrBehind       = group.ErrBehind
 	ErrUnreachable  = errors.New("store or table did not answer")
 	ErrNotSupported = errors.New("not supported")
+	ErrDenied       = errors.New("credentials or the right to it refused") // by a function, over HTTP
 )
 
 // FieldError is bad input: topic and partition where known, field, value, what is valid.

@@ -54,7 +54,7 @@ type GroupDescription struct {
 
 // ListGroups returns the names of all groups, ascending.
 func (a *Admin) ListGroups(ctx context.Context) ([]string, error) {
-	if err := a.log.live(); err != nil {
+	if err := a.log.direct("list groups"); err != nil {
 		return nil, err
 	}
 	names := []string{}
@@ -112,7 +112,7 @@ func (a *Admin) groupView(ctx context.Context, name string) (*groupView, error) 
 	if err := metadata.ValidateName("group", name); err != nil {
 		return nil, err
 	}
-	if err := a.log.live(); err != nil {
+	if err := a.log.direct("describe, reset or delete a group"); err != nil {
 		return nil, err
 	}
 	group, err := a.log.table.Group(ctx, name)

@@ -30,6 +30,7 @@ type Log struct {
 	small     int  // likewise: bytes of segments that producers keep in the table unless told otherwise
 	closed    atomic.Bool
 	close     func() error
+	remote    *remote // of a log that is reached over HTTP, which has nothing of the above but env and hooks; else nil
 }
 
 func newLog(b Backend, e env.Env, hs hooks, identity metadata.Identity, closeBackend func() error) *Log {
@@ -45,8 +46,11 @@ func (l *Log) Close() error {
 	return l.close()
 }
 
-// Backend returns the two services of the log, for use cases that work on them directly.
+// Backend returns the two services of the log, for use cases that work on them directly. Of a log that is reached over HTTP they are nil.
 func (l *Log) Backend() Backend {
+	if l.remote != nil {
+		return Backend{}
+	}
 	return Backend{Table: l.table, Store: l.store, Lifecycle: l.lifecycle, Presigner: l.presigner, Bucket: l.identity.Bucket, Prefix: l.identity.Prefix, Near: l.near, SmallSegments: l.small}
 }
 

@@ -12,9 +12,14 @@ import (
 //
 //	aws://BUCKET/PREFIX?table=TABLE&region=REGION   S3 and DynamoDB, credentials by AWS's default chain
 //	file:///DIR, file://./DIR, mem://               with the driver of localdev/embedded
+//	https://HOST[/STAGE]                            through the functions produce and fetch, or http://localhost:PORT through the local server
 //
 // Further parameters of aws:// are s3_endpoint, dynamodb_endpoint, s3_profile, dynamodb_profile, path_style (true or
 // false) and s3_compat (for look-alikes; an error of Open says when it is needed). A key never stands in a URL.
+//
+// Requests to functions are signed with credentials by AWS's default chain (profile=) for the region that a function URL's host name says, or region=.
+// Where there is neither, the token in the environment's VARVE_TOKEN is sent. produce= is the URL of the function that appends, unless the other one says
+// it. Such a log produces, reads, and answers for topics, offsets and what groups have committed; the rest is an *UnsupportedError.
 //
 // What does not exist is ErrNoLog, unless WithCreateTable lets Open create it. The first Open of an empty prefix and an empty table makes them one log; after that, a prefix and a table that do not belong together are refused
 // with ErrWrongLog before anything is written.
@@ -29,6 +34,13 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Log, error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
+	}
+	if u.Scheme == "https" || u.Scheme == "http" {
+		log, err := openRemote(ctx, u, &c)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", rawURL, err)
+		}
+		return log, nil
 	}
 	d, err := c.driver(u.Scheme)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/varvelog/varve/segment/store/s3"
 )
 
-const validURL = "aws://BUCKET/PREFIX?table=TABLE&region=REGION, file:///DIR or mem://"
+const validURL = "aws://BUCKET/PREFIX?table=TABLE&region=REGION, https://HOST, file:///DIR or mem://"
 
 // parseURL checks what holds for log URLs of every scheme. Its errors never repeat what may be a secret.
 func parseURL(raw string) (*url.URL, error) {

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/varvelog/varve/internal/env"
@@ -17,6 +18,7 @@ type openConfig struct {
 	env         env.Env
 	createTable bool
 	lostTable   bool
+	transport   http.RoundTripper
 }
 
 func defaultOpenConfig() openConfig {
@@ -37,6 +39,10 @@ func WithCreateTable() Option { return func(c *openConfig) { c.createTable = tru
 // WithLostTable gives a table without identity that of the bucket: the log's table was lost, and is about to be repaired from the bucket. Default: that is
 // ErrWrongLog, so that nobody writes to a log whose records its table does not know.
 func WithLostTable() Option { return func(c *openConfig) { c.lostTable = true } }
+
+// WithTransport sends the requests of https:// through t: a proxy, certificates of one's own, or a wrapper that observes. Default: a transport of the log's own
+// with up to 128 connections to a host. Redirects are never followed. It does nothing for other schemes.
+func WithTransport(t http.RoundTripper) Option { return func(c *openConfig) { c.transport = t } }
 
 // WithEnv replaces clock, chance and pause points. It is for varve's own tests.
 func WithEnv(e env.Env) Option { return func(c *openConfig) { c.env = e } }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/varvelog/varve/metadata"
-	"github.com/varvelog/varve/metadata/lane"
 )
 
 // Producer appends records. It gathers them into segments, uploads segments ahead in parallel, and commits each lane's
@@ -25,6 +24,7 @@ import (
 type Producer struct {
 	log    *Log
 	config producerConfig
+	sink   sink
 	epoch  int // fence epoch, from the producer's random name
 	ids    minter
 	slots  chan struct{} // one in it for each flush that is being uploaded
@@ -33,7 +33,7 @@ type Producer struct {
 	mu         sync.Mutex
 	topics     map[string]*topicHandle
 	loading    map[string]chan struct{} // topics whose row is being read; closed after
-	lanes      map[metadata.LaneID]*lane.Writer
+	lanes      map[metadata.LaneID]laneWriter
 	room       room
 	linger     linger
 	open       *flush // gathers; nil when nothing waits
@@ -64,12 +64,17 @@ func (l *Log) NewProducer(opts ...ProducerOption) (*Producer, error) {
 		return nil, err
 	}
 	name := fmt.Sprintf("%016x%016x", l.env.Uint64(), l.env.Uint64())
-	return &Producer{
+	p := &Producer{
 		log: l, config: c, epoch: metadata.EpochOf(name), ids: minter{env: l.env, clock: l.table},
 		slots: make(chan struct{}, c.maxInFlight), topics: map[string]*topicHandle{}, loading: map[string]chan struct{}{},
-		lanes: map[metadata.LaneID]*lane.Writer{}, room: room{limit: c.bufferBytes}, linger: newLinger(&c), lastCut: -1,
+		lanes: map[metadata.LaneID]laneWriter{}, room: room{limit: c.bufferBytes}, linger: newLinger(&c), lastCut: -1,
 		flushes: map[*flush]struct{}{}, closing: make(chan struct{}),
-	}, nil
+	}
+	p.sink = directSink{p}
+	if l.remote != nil {
+		p.sink = newRemoteSink(p, l.remote)
+	}
+	return p, nil
 }
 
 // Produce accepts a record and returns; promise (which may be nil) is called exactly once when the record is settled,

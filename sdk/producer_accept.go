@@ -78,6 +78,10 @@ func (p *Producer) add(at *partitionHandle, r *Record, promise func(*Record, err
 	if p.closed {
 		return ErrClosed
 	}
+	if p.open != nil && p.open.bytes > p.config.flushBytes-room {
+		p.open.filled = true
+		p.cut(p.open)
+	}
 	f, opened := p.open, p.open == nil
 	if opened {
 		f = p.newFlush(p.log.env.Mono())
@@ -103,7 +107,7 @@ func (p *Producer) add(at *partitionHandle, r *Record, promise func(*Record, err
 		p.launch(f, p.run)
 	}
 	switch {
-	case f.bytes >= p.config.segmentBytes:
+	case f.bytes >= p.config.segmentBytes, f.records >= p.config.flushRecords:
 		f.filled = true
 		p.cut(f)
 	case len(p.room.queue) > 0:

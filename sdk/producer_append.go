@@ -31,6 +31,9 @@ func TokenIs(token int64) Condition { return func(c *conditions) { c.token = &to
 // is. Like any failure it takes with it what was accepted for the partition meanwhile (ErrPriorFailed). A ctx that is
 // done before the outcome is known detaches, as in ProduceSync.
 func (p *Producer) AppendIf(ctx context.Context, topic string, partition int, records []*Record, when ...Condition) error {
+	if err := p.log.direct("append under a condition"); err != nil {
+		return err
+	}
 	var c conditions
 	for _, set := range when {
 		set(&c)

@@ -66,7 +66,7 @@ type pending struct {
 
 // lanePart is a flush's part in one lane.
 type lanePart struct {
-	ticket  *lane.Ticket
+	ticket  ticket
 	batches []*batch // ascending by slot
 	class   segment.Class
 	version int64   // of the topic row that the class is from
@@ -144,7 +144,7 @@ func (p *Producer) run(ctx context.Context, f *flush) {
 		return
 	}
 	start := p.log.env.Mono()
-	uploads := p.send(ctx, f)
+	uploads := p.sink.send(ctx, f)
 	<-p.slots
 	<-f.settled
 	for _, u := range uploads {
@@ -226,12 +226,8 @@ func (p *Producer) reserve(f *flush) {
 		for i, b := range part.batches {
 			slots[i] = b.at.place.Slot
 		}
-		w := p.writer(part.batches[0].at)
-		if image := p.log.lanes.known(part.batches[0].at.place.Lane); image != nil {
-			w.Observe(image) // a reader of this process may have seen a newer one
-		}
 		var err error
-		part.ticket, err = w.Reserve(slots, func(r lane.Result) { p.done(f, part, r) })
+		part.ticket, err = p.writer(part.batches[0].at).reserve(slots, func(r lane.Result) { p.done(f, part, r) })
 		if err != nil {
 			p.resolveAll(part.batches, ErrClosed) // only after Close has given up
 			continue

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -19,6 +20,8 @@ type producerConfig struct {
 	latencyTarget    time.Duration // 0: none
 	requestBudget    float64       // commits per second; 0: none
 	segmentBytes     int
+	flushBytes       int // encoded, uncompressed, that one flush must not exceed, and its records; over HTTP it becomes requests of bounded size
+	flushRecords     int
 	smallSegments    int // bytes, 0: none
 	bufferBytes      int
 	maxInFlight      int
@@ -32,6 +35,8 @@ func defaultProducerConfig() producerConfig {
 		lingerFloor:      5 * time.Millisecond,
 		lingerCeiling:    250 * time.Millisecond,
 		segmentBytes:     8 << 20,
+		flushBytes:       math.MaxInt,
+		flushRecords:     math.MaxInt,
 		bufferBytes:      192 << 20,
 		maxInFlight:      8,
 		deliveryDeadline: 2 * time.Minute,
@@ -119,7 +124,7 @@ func WithRequestBudget(commitsPerSecond float64) ProducerOption {
 }
 
 // WithSegmentBytes flushes as soon as this many bytes (uncompressed) are waiting. Default 8 MiB, from 64 KiB to 256
-// MiB. More than half of the buffer makes uploads and filling take turns.
+// MiB. More than half of the buffer makes uploads and filling take turns. Over HTTP it is at most 2 MiB: a request is.
 func WithSegmentBytes(n int) ProducerOption {
 	return func(c *producerConfig) { c.segmentBytes = n }
 }

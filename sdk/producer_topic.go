@@ -14,7 +14,8 @@ type topicHandle struct {
 	row        *metadata.Topic // immutable; a newer one replaces it
 	partitions []*partitionHandle
 	choose     func(*Record, int) int
-	keyed      bool // the table knows that keyed records may come
+	keyed      bool          // the table knows that keyed records may come
+	read       time.Duration // when the row was, monotonic; over HTTP it is read again now and then
 }
 
 // partitionHandle is one partition. Guarded by Producer.mu.
@@ -60,7 +61,7 @@ func (p *Producer) topic(ctx context.Context, name string) (*topicHandle, error)
 		done := make(chan struct{})
 		p.loading[name] = done
 		p.mu.Unlock()
-		row, err := p.log.table.Topic(ctx, name)
+		row, err := p.sink.topic(ctx, name)
 		p.mu.Lock()
 		delete(p.loading, name)
 		close(done)
@@ -75,7 +76,7 @@ func (p *Producer) topic(ctx context.Context, name string) (*topicHandle, error)
 }
 
 func (p *Producer) newTopic(row *metadata.Topic) *topicHandle {
-	t := &topicHandle{choose: p.config.partitioner(row.Name, p.log.env.Uint64)}
+	t := &topicHandle{choose: p.config.partitioner(row.Name, p.log.env.Uint64), read: p.log.env.Mono()}
 	t.learn(row)
 	return t
 }
@@ -139,18 +140,13 @@ func (p *Producer) forget(t *topicHandle) {
 
 // writer is the lane's writer. mu is held. One is kept for each lane that was ever used; without work it is a few
 // hundred bytes.
-func (p *Producer) writer(at *partitionHandle) *lane.Writer {
+func (p *Producer) writer(at *partitionHandle) laneWriter {
 	id := at.place.Lane
-	if w := p.lanes[id]; w != nil {
-		return w
+	w := p.lanes[id]
+	if w == nil {
+		w = p.sink.writer(at)
+		p.lanes[id] = w
 	}
-	t := at.topic
-	w := lane.New(lane.Config{
-		Lane: id, Table: p.log.table, Env: p.log.env, Writer: p.epoch, SettleBudget: p.config.settleBudget(), Remint: p.remint,
-		Refresh: func(ctx context.Context, _ int64) (int64, error) { return p.refresh(ctx, t) },
-		OnImage: p.observe, Hooks: p.laneHooks(),
-	})
-	p.lanes[id] = w
 	return w
 }
 

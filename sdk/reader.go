@@ -26,6 +26,7 @@ type Reader struct {
 	log    *Log
 	topic  *metadata.Topic
 	config readerConfig
+	source source
 	begin  func(func(context.Context)) // runs a step in a goroutine that Close waits for
 	stop   context.CancelFunc
 	steps  sync.WaitGroup
@@ -81,15 +82,17 @@ func (l *Log) NewReader(ctx context.Context, topic string, opts ...ReaderOption)
 	if err := r.takePartitions(); err != nil {
 		return nil, err
 	}
-	for _, lane := range r.lanes {
-		l.lanes.attach(lane.id)
+	r.source = directSource{r}
+	if l.remote != nil {
+		r.source = newRemoteSource(r, l.remote)
 	}
+	r.source.attach()
 	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r.stop = func() { cancel(ErrClosed) }
 	r.begin = func(step func(context.Context)) {
 		r.steps.Go(func() { step(background) })
 	}
-	if err := r.resolve(ctx); err != nil {
+	if err := r.source.resolve(ctx); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -104,7 +107,7 @@ func (l *Log) topicToRead(ctx context.Context, topic string) (*metadata.Topic, e
 	if err := l.live(); err != nil {
 		return nil, err
 	}
-	t, err := l.table.Topic(ctx, topic)
+	t, err := l.topicRow(ctx, topic)
 	switch {
 	case errors.Is(err, metadata.ErrUnknownTopic):
 		return nil, fmt.Errorf("topic %q: %w", topic, err)
@@ -231,9 +234,7 @@ func (r *Reader) Close() error {
 	if closed {
 		return nil
 	}
-	for _, lane := range r.lanes {
-		r.log.lanes.detach(lane.id)
-	}
+	r.source.detach()
 	return nil
 }
 

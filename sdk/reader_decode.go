@@ -55,7 +55,7 @@ func (r *Reader) decode(p *part, c *delivery) {
 
 // damagedBatch says that the offsets [from, to) cannot be read. Those after them can, by a Seek.
 func (r *Reader) damagedBatch(p *part, c *delivery, from, to int64, err error) error {
-	return &DataError{Topic: r.topic.Name, Partition: p.id, From: from, To: to, Object: objectOf(c.split.extent).Name(), Err: err}
+	return &DataError{Topic: r.topic.Name, Partition: p.id, From: from, To: to, Object: r.source.object(p, c.split.extent), Err: err}
 }
 
 // recycle takes back the array of a delivery's decoded records. It keeps nothing of them alive.

@@ -13,6 +13,7 @@ import (
 // on news.
 func (l *Log) idleReader(t *metadata.Topic, c readerConfig, news chan struct{}) *Reader {
 	r := &Reader{log: l, topic: t, config: c, news: news, memory: recycler{on: c.recycle}}
+	r.source = directSource{r}
 	background, cancel := context.WithCancelCause(context.Background())
 	r.stop = func() { cancel(ErrClosed) }
 	r.begin = func(step func(context.Context)) { r.steps.Go(func() { step(background) }) }

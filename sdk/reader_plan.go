@@ -14,14 +14,8 @@ import (
 
 // advance begins lookups, watches and requests. mu is held.
 func (r *Reader) advance() {
-	if r.final != nil {
-		return
-	}
-	for _, lane := range r.lanes {
-		r.lookUp(lane)
-		r.watch(lane)
-	}
-	for !r.hold() && r.getting < r.config.prefetch && r.request() {
+	if r.final == nil {
+		r.source.advance()
 	}
 }
 

@@ -52,7 +52,8 @@ func (r *Reader) takePartitions() error {
 }
 
 // resolve turns starts and stops into numbers. This is the only time that a relative one is looked at.
-func (r *Reader) resolve(ctx context.Context) error {
+func (s directSource) resolve(ctx context.Context) error {
+	r := s.Reader
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelReads)
 	for _, lane := range r.lanes {
@@ -113,7 +114,7 @@ func (r *Reader) number(ctx context.Context, p *part, at Position, start, end in
 		}
 		return at.offset, nil
 	case atTime:
-		offset, err := r.log.offsetForTime(ctx, r.topic, p.id, at.time)
+		offset, err := r.source.offsetForTime(ctx, p.id, at.time)
 		if errors.Is(err, ErrNoOffset) {
 			return end, nil
 		}

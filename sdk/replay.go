@@ -110,6 +110,9 @@ func (l *Log) NewReplay(ctx context.Context, topic string, opts ...ReplayOption)
 	case c.buffer < 1:
 		return nil, bad("replay buffer bytes", c.buffer, "1 or more")
 	}
+	if err := l.direct("replay a topic"); err != nil {
+		return nil, err
+	}
 	t, err := l.topicToRead(ctx, topic)
 	if err != nil {
 		return nil, err

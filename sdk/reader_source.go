@@ -1,0 +1,54 @@
+package sdk
+
+import (
+	"context"
+	"time"
+
+	"github.com/varvelog/varve/metadata/walk"
+)
+
+// source is where a reader's extents come from: the index and the objects, or a function over HTTP. What queues them, decodes them and hands them out is
+// the reader's.
+type source interface {
+	// attach and detach are called once each, when the reader has its partitions and when it is closed.
+	attach()
+	detach()
+	// resolve turns starts and stops into numbers, by resolvePart for each part.
+	resolve(ctx context.Context) error
+	// offsetForTime is the first offset at or after the time, or ErrNoOffset.
+	offsetForTime(ctx context.Context, partition int, at time.Time) (int64, error)
+	// advance begins whatever can be begun to fill the queues of the parts. Reader.mu is held.
+	advance()
+	// object names where an extent's bytes are, for people.
+	object(p *part, e walk.Extent) string
+}
+
+// directSource is the log's own table and store.
+type directSource struct{ *Reader }
+
+func (s directSource) attach() {
+	for _, lane := range s.lanes {
+		s.log.lanes.attach(lane.id)
+	}
+}
+
+func (s directSource) detach() {
+	for _, lane := range s.lanes {
+		s.log.lanes.detach(lane.id)
+	}
+}
+
+func (s directSource) advance() {
+	for _, lane := range s.lanes {
+		s.lookUp(lane)
+		s.watch(lane)
+	}
+	for !s.hold() && s.getting < s.config.prefetch && s.request() {
+	}
+}
+
+func (s directSource) offsetForTime(ctx context.Context, partition int, at time.Time) (int64, error) {
+	return s.log.offsetForTime(ctx, s.topic, partition, at)
+}
+
+func (s directSource) object(_ *part, e walk.Extent) string { return objectOf(e).Name() }

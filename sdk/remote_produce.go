@@ -1,0 +1,236 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/metadata/lane"
+	"github.com/varvelog/varve/segment"
+)
+
+const (
+	// maxRequest is what the body of a request may have, compressed or not.
+	maxRequest = 4 << 20
+	// maxRequestRecords bounds the records of a request: the answer has a line for each.
+	maxRequestRecords = 20_000
+	// freshTopic is for how long a topic's row is believed: nothing that is answered to an append says that the topic has grown.
+	freshTopic = 5 * time.Minute
+)
+
+// roomInRequest is what a request has for the records of one flush, uncompressed: the rest is for headers of frames and batches.
+const roomInRequest = maxRequest - 64<<10
+
+// remoteSink sends each lane's part of a flush as one request, under a producer id and a sequence, so that it may be repeated.
+type remoteSink struct {
+	p *Producer
+	r *remote
+
+	asking   chan struct{} // room for one: who asks for a producer id
+	producer string        // id for all lanes, until one of them needs another; of who asks
+}
+
+func newRemoteSink(p *Producer, r *remote) *remoteSink {
+	p.config.segmentBytes = min(p.config.segmentBytes, roomInRequest/2)
+	p.config.flushBytes, p.config.flushRecords = roomInRequest, maxRequestRecords
+	return &remoteSink{p: p, r: r, asking: make(chan struct{}, 1)}
+}
+
+func (s *remoteSink) topic(ctx context.Context, name string) (*metadata.Topic, error) {
+	t, err := s.r.topic(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	row := *t.row
+	row.Config.MaxMessageBytes = min(row.Config.MaxMessageBytes, roomInRequest)
+	return &row, nil
+}
+
+func (s *remoteSink) writer(at *partitionHandle) laneWriter {
+	return newRemoteLane(s, at.place.Lane, at.topic.row)
+}
+
+// send compresses the parts and hands them to their lanes.
+func (s *remoteSink) send(ctx context.Context, f *flush) []*upload {
+	for _, part := range f.parts {
+		err := s.refresh(ctx, part.batches[0].at.topic)
+		var sealed *lane.Segment
+		if err == nil {
+			sealed, err = s.seal(f, part)
+		}
+		if err != nil {
+			part.fail(gaveUp(ctx, err))
+			continue
+		}
+		part.ticket.Commit(sealed)
+	}
+	return nil
+}
+
+// refresh reads the topic's row again when it is old, so that a producer hears of growth. That it could not be read does not matter, the next flush will.
+func (s *remoteSink) refresh(ctx context.Context, t *topicHandle) error {
+	p := s.p
+	now := p.log.env.Mono()
+	p.mu.Lock()
+	old, name, id := now-t.read > freshTopic, t.row.Name, t.row.ID
+	if old {
+		t.read = now
+	}
+	p.mu.Unlock()
+	if !old {
+		return nil
+	}
+	row, err := s.topic(ctx, name)
+	if err != nil {
+		return nil
+	}
+	if row.ID != id {
+		return fmt.Errorf("%w: created anew as %s", metadata.ErrTopicGone, row.ID)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.row.Partitions < row.Partitions || t.row.Version < row.Version {
+		row.Version = max(row.Version, t.row.Version+1) // the function may not say it
+		t.learn(row)
+	}
+	return nil
+}
+
+// frame is the batches of one partition in a request.
+type frame struct {
+	partition int
+	count     int
+	bytes     []byte // header of the frame, and batches
+}
+
+func (s *remoteSink) seal(f *flush, part *lanePart) (*lane.Segment, error) {
+	options := segment.DefaultBatchOptions()
+	options.Codec = s.p.config.codec
+	frames, total := make([]frame, len(part.batches)), 0
+	for i, b := range part.batches {
+		frames[i] = frame{partition: b.at.index, bytes: appendFrameHeader(nil, b.at.index, 0)}
+		for _, encoded := range b.encoded {
+			var info segment.BatchInfo
+			var err error
+			if frames[i].bytes, info, err = encoded.Finish(frames[i].bytes, options); err != nil {
+				return nil, fmt.Errorf("seal topic %q partition %d: %w", b.at.topic.row.Name, b.at.index, err)
+			}
+			frames[i].count += info.Count
+			encoded.Reset()
+			builders.Put(encoded)
+		}
+		b.encoded = nil
+		appendFrameHeader(frames[i].bytes[:0], b.at.index, len(frames[i].bytes)-frameHeader)
+		total += len(frames[i].bytes)
+	}
+	if total > maxRequest {
+		return nil, fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, total, maxRequest)
+	}
+	return &lane.Segment{Deadline: f.deadline, Owner: frames}, nil
+}
+
+// next is a producer id other than the given one, which cannot be used any more; empty at first.
+func (s *remoteSink) next(ctx context.Context, lost string) (string, error) {
+	select {
+	case s.asking <- struct{}{}:
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	defer func() { <-s.asking }()
+	if s.producer != lost { // another lane was faster, and one id for all is enough
+		return s.producer, nil
+	}
+	to, err := s.r.producer(ctx)
+	if err != nil {
+		return "", err
+	}
+	var made struct {
+		ID string `json:"producer_id"`
+	}
+	err = s.r.client.json(ctx, request{op: "NewProducer", method: http.MethodPost, url: to.JoinPath("v1", "producers")}, &made)
+	if err != nil {
+		return "", err
+	}
+	if n, err := strconv.ParseInt(made.ID, 10, 64); err != nil || n <= 0 || made.ID == lost {
+		return "", fmt.Errorf("%w: %w: producer id %q", ErrUnreachable, errGarbage, made.ID)
+	}
+	s.producer = made.ID
+	return s.producer, nil
+}
+
+// post is one request to append.
+type post struct {
+	topic    *metadata.Topic
+	lane     metadata.LaneID
+	producer string
+	sequence int64
+	frames   []frame
+	body     []byte
+}
+
+func (s *remoteSink) append(ctx context.Context, to *url.URL, o *post) (bases []int64, err error) {
+	h := http.Header{}
+	h.Set("Varve-Producer-Id", o.producer)
+	h.Set("Varve-Producer-Sequence", strconv.FormatInt(o.sequence, 10))
+	h.Set("Varve-Topic-Id", string(o.topic.ID))
+	r, err := s.r.client.send(ctx, request{op: "Produce", lane: string(o.lane), method: http.MethodPost, url: to.JoinPath("v1", "topics", o.topic.Name, "records"),
+		accept: "application/json", contentType: batchesType, header: h, body: o.body})
+	if err != nil {
+		return nil, err
+	}
+	if bases, err = o.read(r.body); err != nil {
+		return nil, &failure{err: err, sent: true}
+	}
+	return bases, nil
+}
+
+// read finds the first offset of each frame in the answer; -1 for all of them where they are not known any more.
+func (o *post) read(body []byte) ([]int64, error) {
+	var said struct {
+		Results []struct {
+			Partition *int      `json:"partition"`
+			Offset    *int64    `json:"offset"`
+			Error     *struct{} `json:"error"`
+		} `json:"results"`
+		Known *bool `json:"offsets_known"`
+	}
+	if err := decodeJSON(body, &said); err != nil {
+		return nil, err
+	}
+	bad := func(i int, what string) error {
+		return fmt.Errorf("%w: %w: result %d of %d: %s", ErrUnreachable, errGarbage, i, len(said.Results), what)
+	}
+	unknown := said.Known != nil && !*said.Known
+	bases := make([]int64, 0, len(o.frames))
+	at := 0
+	for _, f := range o.frames {
+		bases = append(bases, -1)
+		for n := range f.count {
+			i := at + n
+			if i >= len(said.Results) {
+				if unknown && len(said.Results) == 0 {
+					continue
+				}
+				return nil, bad(i, "is not there")
+			}
+			switch x := said.Results[i]; {
+			case x.Error != nil || x.Partition == nil || *x.Partition != f.partition:
+				return nil, bad(i, "is not an offset of the partition that was asked for")
+			case unknown:
+			case x.Offset == nil || *x.Offset < 0 || n > 0 && *x.Offset != bases[len(bases)-1]+int64(n):
+				return nil, bad(i, "its offset does not follow the one before")
+			case n == 0:
+				bases[len(bases)-1] = *x.Offset
+			}
+		}
+		at += f.count
+	}
+	if len(said.Results) > at {
+		return nil, bad(at, "is one too many")
+	}
+	return bases, nil
+}
