@@ -23,6 +23,7 @@ type sink interface {
 type laneWriter interface {
 	reserve(slots []metadata.Slot, done func(lane.Result)) (ticket, error)
 	Close(ctx context.Context) error
+	Idle(ctx context.Context) error
 }
 
 type ticket interface {

@@ -147,7 +147,7 @@ func (c *client) read(ctx context.Context, resp *http.Response, q request) (*rep
 		after := retryAfter(resp.Header.Get("Retry-After"), c.env.Now())
 		e := remoteError(resp.StatusCode, body)
 		anew := e.Err == ErrDenied && c.auth.refused(resp.Header)
-		return nil, &failure{err: e, sent: ours, after: after, anew: anew}
+		return nil, &failure{err: e, sent: ours && e.Code != "not_appended", after: after, anew: anew}
 	}
 	return &reply{resp.Header, body}, nil
 }

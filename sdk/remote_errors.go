@@ -71,7 +71,8 @@ var codes = map[string]error{
 	"offset_lower":      ErrBehind,
 	"offset_changed":    ErrChanged,
 	"history_rewritten": errRewrite,
-	"offset_rewritten":  errRewrite,
+	"corrupt":           ErrCorrupt,
+	"not_supported":     ErrNotSupported,
 }
 
 // statuses are the conditions that statuses amount to.

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,8 @@ func (p *pacing) answered(atOnceNothing bool) {
 // remotePart is what is known of a part.
 type remotePart struct {
 	end   int64 // of the partition, as last told
-	alone bool  // ask for it by itself: a request for several was refused, and it is to be found out whose fault that was
+	alone bool  // ask for it by itself: together with others it got nothing, and it is to be found out why
+	dry   int   // answers that had nothing for it though it has records, one after another
 }
 
 func newRemoteSource(r *Reader, to *remote) *remoteSource {
@@ -118,6 +120,8 @@ func (s *remoteSource) advance() {
 				ended = append(ended, p)
 			}
 		}
+		// What an answer has no room for are the last that were asked for.
+		slices.SortStableFunc(behind, func(a, b *part) int { return cmp.Compare(a.queued, b.queued) })
 		s.askAll(behind, 0)
 		s.askAll(ended, pollWait)
 	}
@@ -185,11 +189,13 @@ func (s *remoteSource) settleAll(questions []question, answers map[int]*partAnsw
 			s.failed(q, len(questions), err)
 			continue
 		}
-		known.alone = false
-		if a := answers[p.id]; a != nil {
-			known.end = a.end
-			s.enqueue(q, a, sp)
+		a := answers[p.id]
+		known.end = a.end
+		if known.dry++; a.next > q.offset || a.end <= q.offset {
+			known.dry = 0
 		}
+		known.alone = len(questions) > 1 && (known.dry > 1 || q.offset < a.start && a.next == q.offset)
+		s.enqueue(q, a, sp)
 	}
 }
 
@@ -199,7 +205,10 @@ func (s *remoteSource) failed(q question, asked int, err error) {
 		return
 	}
 	var e *RemoteError
-	if asked > 1 && errors.As(err, &e) && outside("", 0, 0, err) != nil {
+	if asked > 1 && errors.As(err, &e) && e.fields.Partition != nil && *e.fields.Partition != q.part.id {
+		return
+	}
+	if asked > 1 && errors.As(err, &e) && e.fields.Partition == nil && outside("", 0, 0, err) != nil {
 		s.known[q.part].alone = true
 		return
 	}

@@ -34,7 +34,7 @@ type remoteLane struct {
 	working bool
 	closed  bool
 	quit    bool          // Close has given up
-	drained chan struct{} // closed when closed, and nothing is queued or running
+	resting chan struct{} // closed when nothing is queued or running; another one when there is again
 }
 
 // remoteTicket is a place in the lane's order. Fields are under remoteLane.mu.
@@ -42,14 +42,15 @@ type remoteTicket struct {
 	l         *remoteLane
 	done      func(lane.Result)
 	slots     []metadata.Slot
-	segment   *lane.Segment // nil until Commit; Owner is its frames, one for each slot
+	segment   *lane.Segment // nil until Commit; Owner is []frames, one for each slot
 	sent      bool
 	failed    error
 	withdrawn map[metadata.Slot]error
 }
 
 func newRemoteLane(s *remoteSink, id metadata.LaneID, topic *metadata.Topic) *remoteLane {
-	l := &remoteLane{sink: s, id: id, topic: topic, failing: map[metadata.Slot]error{}, drained: make(chan struct{})}
+	l := &remoteLane{sink: s, id: id, topic: topic, failing: map[metadata.Slot]error{}, resting: make(chan struct{})}
+	close(l.resting)
 	l.life, l.end = context.WithCancel(context.Background())
 	return l
 }
@@ -64,6 +65,9 @@ func (l *remoteLane) reserve(slots []metadata.Slot, done func(lane.Result)) (tic
 	for slot, err := range l.failing {
 		t.withdraw(slot, err)
 	}
+	if len(l.queue) == 0 && !l.working {
+		l.resting = make(chan struct{})
+	}
 	l.queue = append(l.queue, t)
 	return t, nil
 }
@@ -71,31 +75,31 @@ func (l *remoteLane) reserve(slots []metadata.Slot, done func(lane.Result)) (tic
 func (l *remoteLane) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
-	l.rest()
 	l.mu.Unlock()
 	defer l.end()
-	select {
-	case <-l.drained:
+	err := l.Idle(ctx)
+	if err == nil {
 		return nil
-	case <-ctx.Done():
 	}
 	l.mu.Lock()
 	l.quit = true
 	l.wake()
 	l.mu.Unlock()
 	l.end()
-	<-l.drained
-	return context.Cause(ctx)
+	l.Idle(context.Background()) // which is soon: everything in the queue is over
+	return err
 }
 
-// rest notes the end of all work, if it is the end. mu is held.
-func (l *remoteLane) rest() {
-	if l.closed && !l.working && len(l.queue) == 0 {
-		select {
-		case <-l.drained:
-		default:
-			close(l.drained)
-		}
+// Idle returns when nothing is queued or running, or with ctx's cause when that is done first.
+func (l *remoteLane) Idle(ctx context.Context) error {
+	l.mu.Lock()
+	resting := l.resting
+	l.mu.Unlock()
+	select {
+	case <-resting:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -163,8 +167,9 @@ func (l *remoteLane) work() {
 	for {
 		l.mu.Lock()
 		if !l.due() {
-			l.working = false
-			l.rest()
+			if l.working = false; len(l.queue) == 0 {
+				close(l.resting)
+			}
 			l.mu.Unlock()
 			return
 		}
@@ -176,15 +181,15 @@ func (l *remoteLane) work() {
 			continue
 		}
 		t.sent = true
-		var frames []frame
+		var parts []frames
 		var slots []metadata.Slot
-		for i, f := range t.segment.Owner.([]frame) {
+		for i, f := range t.segment.Owner.([]frames) {
 			if t.withdrawn[t.slots[i]] == nil {
-				frames, slots = append(frames, f), append(slots, t.slots[i])
+				parts, slots = append(parts, f), append(slots, t.slots[i])
 			}
 		}
 		l.mu.Unlock()
-		bases, err := l.deliver(frames, t.segment.Deadline)
+		bases, err := l.deliver(parts, t.segment.Deadline)
 		l.resolve(t, t.result(slots, bases, err))
 	}
 }
@@ -234,11 +239,11 @@ type delivering struct {
 	last     error
 }
 
-// deliver sends the frames until it is known what became of them, or the deadline has passed. Bases are -1 where they were appended and it is not
+// deliver sends the parts until it is known what became of them, or the deadline has passed. Bases are -1 where they were appended and it is not
 // known any more where.
-func (l *remoteLane) deliver(frames []frame, deadline time.Duration) (bases []int64, err error) {
-	d := &delivering{lane: l, deadline: deadline, post: post{topic: l.topic, lane: l.id, frames: frames}}
-	for _, f := range frames {
+func (l *remoteLane) deliver(parts []frames, deadline time.Duration) (bases []int64, err error) {
+	d := &delivering{lane: l, deadline: deadline, post: post{topic: l.topic, lane: l.id, parts: parts}}
+	for _, f := range parts {
 		d.post.body = append(d.post.body, f.bytes...)
 	}
 	for {

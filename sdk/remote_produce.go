@@ -100,37 +100,38 @@ func (s *remoteSink) refresh(ctx context.Context, t *topicHandle) error {
 	return nil
 }
 
-// frame is the batches of one partition in a request.
-type frame struct {
+// frames are the batches of one partition in a request, a frame each.
+type frames struct {
 	partition int
-	count     int
-	bytes     []byte // header of the frame, and batches
+	count     int // of records
+	bytes     []byte
 }
 
 func (s *remoteSink) seal(f *flush, part *lanePart) (*lane.Segment, error) {
 	options := segment.DefaultBatchOptions()
 	options.Codec = s.p.config.codec
-	frames, total := make([]frame, len(part.batches)), 0
+	sealed, total := make([]frames, len(part.batches)), 0
 	for i, b := range part.batches {
-		frames[i] = frame{partition: b.at.index, bytes: appendFrameHeader(nil, b.at.index, 0)}
+		x := &sealed[i]
+		x.partition = b.at.index
 		for _, encoded := range b.encoded {
-			var info segment.BatchInfo
-			var err error
-			if frames[i].bytes, info, err = encoded.Finish(frames[i].bytes, options); err != nil {
+			at := len(x.bytes)
+			with, info, err := encoded.Finish(appendFrameHeader(x.bytes, x.partition, 0), options)
+			if err != nil {
 				return nil, fmt.Errorf("seal topic %q partition %d: %w", b.at.topic.row.Name, b.at.index, err)
 			}
-			frames[i].count += info.Count
+			appendFrameHeader(with[:at], x.partition, info.Length)
+			x.bytes, x.count = with, x.count+info.Count
 			encoded.Reset()
 			builders.Put(encoded)
 		}
 		b.encoded = nil
-		appendFrameHeader(frames[i].bytes[:0], b.at.index, len(frames[i].bytes)-frameHeader)
-		total += len(frames[i].bytes)
+		total += len(x.bytes)
 	}
 	if total > maxRequest {
 		return nil, fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, total, maxRequest)
 	}
-	return &lane.Segment{Deadline: f.deadline, Owner: frames}, nil
+	return &lane.Segment{Deadline: f.deadline, Owner: sealed}, nil
 }
 
 // next is a producer id other than the given one, which cannot be used any more; empty at first.
@@ -168,7 +169,7 @@ type post struct {
 	lane     metadata.LaneID
 	producer string
 	sequence int64
-	frames   []frame
+	parts    []frames
 	body     []byte
 }
 
@@ -205,9 +206,9 @@ func (o *post) read(body []byte) ([]int64, error) {
 		return fmt.Errorf("%w: %w: result %d of %d: %s", ErrUnreachable, errGarbage, i, len(said.Results), what)
 	}
 	unknown := said.Known != nil && !*said.Known
-	bases := make([]int64, 0, len(o.frames))
+	bases := make([]int64, 0, len(o.parts))
 	at := 0
-	for _, f := range o.frames {
+	for _, f := range o.parts {
 		bases = append(bases, -1)
 		for n := range f.count {
 			i := at + n
