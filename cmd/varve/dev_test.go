@@ -10,7 +10,7 @@ import (
 	"github.com/varvelog/varve/localdev/housekeep"
 )
 
-// watching is a standard output of JSON lines that ends it all when every job has run.
+// watching is a standard output of JSON lines that ends it all when every job has run, and the server serves.
 type watching struct {
 	mu   sync.Mutex
 	end  context.CancelFunc
@@ -25,7 +25,7 @@ func (w *watching) Write(p []byte) (int, error) {
 	if err := json.Unmarshal(p, &e); err != nil || e.Error != "" {
 		w.bad = string(p)
 	}
-	if w.seen[e.Job] = true; len(w.seen) == 4 || w.bad != "" {
+	if w.seen[e.Job] = true; len(w.seen) == 5 || w.bad != "" {
 		w.end()
 	}
 	return len(p), nil

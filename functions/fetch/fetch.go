@@ -7,11 +7,13 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/varvelog/varve/functions/internal/api"
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/internal/wire"
+	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/sdk"
 )
 
@@ -59,6 +61,11 @@ func (s *Service) Routes() []api.Route {
 		return api.Route{Method: http.MethodGet, Path: path, Serve: s.within(func(ctx context.Context, c *api.Call) error {
 			if err := c.NoBody(); err != nil {
 				return err
+			}
+			if strings.Contains(path, "{topic}") {
+				if err := metadata.ValidateName("topic", c.Name("topic")); err != nil {
+					return err
+				}
 			}
 			return serve(ctx, c)
 		})}

@@ -213,3 +213,10 @@ func clip(s string) string {
 	}
 	return strings.ToValidUTF8(s, "�")
 }
+
+// Refuse answers a request that no handler is to see.
+func Refuse(w http.ResponseWriter, r *http.Request, code, message string) {
+	retriable := StatusOf(code) == http.StatusServiceUnavailable
+	c := &Call{W: w, R: r}
+	c.Fail(&wire.Failure{Error: &wire.Error{Code: code, Message: message, Retriable: retriable}})
+}
