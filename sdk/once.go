@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/metadata/lane"
+	"github.com/varvelog/varve/segment"
+	"github.com/varvelog/varve/segment/store"
 )
 
 // ProducerID names a producer whose requests may be repeated by any process. Ids are ordered by time.
@@ -107,5 +111,204 @@ func (p *Producer) KeyPartitionOnce(ctx context.Context, topic string, key []byt
 // written, otherwise without (OffsetsKnown false, offsets -1). Refusals are ErrSequenceGap, ErrProducerEvicted, ErrTooManyProducers. ErrUnknown and every error of a
 // service may be answered by sending the request again. A ctx that is done before the outcome is known detaches, as in ProduceSync. It keeps no order with Produce.
 func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence int64, records ...*Record) (Once, error) {
-	return Once{}, fmt.Errorf("append once: %w", ErrNotSupported)
+	step := metadata.ProducerStep{ID: producer, Sequence: sequence}
+	if err := step.Validate(); err != nil {
+		return Once{}, err
+	}
+	places, room, err := p.placeAll(ctx, records, func(r *Record, _ *topicHandle) int { return r.Partition })
+	if err != nil {
+		return Once{}, err
+	}
+	w := newWaiter(records)
+	r, err := p.newRequest(step, records, places, w)
+	if err != nil {
+		return Once{}, err
+	}
+	if err := p.turns.enter(ctx, r); err != nil {
+		return Once{}, err
+	}
+	if err := p.begin(ctx, r, room); err != nil {
+		p.turns.leave(r)
+		return Once{}, err
+	}
+	results := w.wait(ctx)
+	if err := results.Err(); err != nil {
+		return Once{Results: results}, refusalOr(err)
+	}
+	return Once{Results: results, Repeated: r.repeated, OffsetsKnown: r.known}, nil
+}
+
+// refusalOr is the refusal that a record's error is made of, or the error.
+func refusalOr(err error) error {
+	var gap *SequenceGapError
+	var evicted *ProducerEvictedError
+	var crowded *TooManyProducersError
+	var field *FieldError
+	switch {
+	case errors.As(err, &gap):
+		return gap
+	case errors.As(err, &evicted):
+		return evicted
+	case errors.As(err, &crowded):
+		return crowded
+	case errors.As(err, &field):
+		return field
+	}
+	return err
+}
+
+// begin gathers the request, or answers it where the head does so without a commit: a segment that nobody commits would cost a put.
+func (p *Producer) begin(ctx context.Context, r *request, room int) error {
+	if p.seen.expects(r) {
+		return p.gatherRequest(ctx, r, room)
+	}
+	within, cancel := p.log.env.WithTimeout(ctx, p.config.deliveryDeadline)
+	defer cancel()
+	admitted, err := p.admit(within, r)
+	switch {
+	case err != nil:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		err = p.deliveryError(r.batches[0], gaveUp(within, err))
+		if errors.Is(err, ErrTopicGone) {
+			p.forget(r.batches[0].at.topic)
+		}
+		return refusalOr(err)
+	case admitted:
+		return p.gatherRequest(ctx, r, room)
+	}
+	for _, b := range r.batches {
+		b.tell()
+	}
+	p.turns.leave(r)
+	return nil
+}
+
+// admit reads what the head says to the request. One that was appended before is answered.
+func (p *Producer) admit(ctx context.Context, r *request) (admitted bool, err error) {
+	var h *metadata.Head
+	err = p.persist(ctx, func() error {
+		h, err = p.log.table.Head(ctx, r.lane, metadata.Strong)
+		return err
+	}, retryTable)
+	if err != nil {
+		return false, err
+	}
+	p.observe(h)
+	var room int
+	var after time.Duration
+	switch h.Admit(r.step) {
+	case metadata.Admitted:
+		return true, nil
+	case metadata.Crowded:
+		err = p.persist(ctx, func() error {
+			room, after, err = lane.MakeRoom(ctx, p.log.table, p.log.env, h)
+			return err
+		}, retryTable)
+		if err != nil || room > 0 {
+			return err == nil, err
+		}
+	}
+	return false, p.answer(ctx, r, h, after)
+}
+
+// answer is what is said to a request that the head does not admit: nil if it was appended before.
+func (p *Producer) answer(ctx context.Context, r *request, h *metadata.Head, retryAfter time.Duration) error {
+	switch h.Admit(r.step) {
+	case metadata.Repeated:
+		r.repeated = true
+		return p.firstAnswer(ctx, r, h)
+	case metadata.Gapped:
+		return &SequenceGapError{Topic: r.topic, Producer: r.step.ID, Sequence: r.step.Sequence, Expected: h.Expected(r.step.ID)}
+	case metadata.Evicted:
+		return &ProducerEvictedError{Topic: r.topic, Producer: r.step.ID, Sequence: r.step.Sequence}
+	}
+	return &TooManyProducersError{Topic: r.topic, Producer: r.step.ID, RetryAfter: retryAfter}
+}
+
+// firstAnswer finds out which offsets the request got: from the entry of its order and the footer of the segment. What is in the way of that for good makes them
+// unknown; anything else is an error, since the next attempt may find them.
+func (p *Producer) firstAnswer(ctx context.Context, r *request, h *metadata.Head) error {
+	for _, b := range r.batches {
+		b.base = -1
+	}
+	order, ok := h.Producers[r.step.ID].Order(r.step.Sequence)
+	if !ok {
+		return nil
+	}
+	var entry *metadata.Entry
+	var bases metadata.Offsets
+	var footer segment.Footer
+	err := p.persist(ctx, func() (err error) {
+		if entry, bases, err = p.entryAt(ctx, h, order); err == nil && entry != nil {
+			footer, err = p.log.footer(ctx, entry.ID)
+		}
+		return err
+	}, func(err error) bool { return retryTable(err) || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrThrottled) })
+	switch {
+	case errors.Is(err, store.ErrNotExist), errors.As(err, new(*segment.FormatError)), err == nil && entry == nil:
+		return nil
+	case err != nil:
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return r.place(entry, bases, footer)
+}
+
+// entryAt is the entry of that order with the offsets before it, or nil if its chunk was let go of.
+func (p *Producer) entryAt(ctx context.Context, h *metadata.Head, order int64) (*metadata.Entry, metadata.Offsets, error) {
+	entries, ends, first := h.Entries, h.Ends, h.First
+	if order < h.First {
+		c, err := p.log.table.Chunk(ctx, h.Lane, metadata.ChunkOf(order, h.K), metadata.Strong)
+		if errors.Is(err, metadata.ErrNoChunk) {
+			return nil, metadata.Offsets{}, nil
+		}
+		if err != nil {
+			return nil, metadata.Offsets{}, err
+		}
+		entries, ends, first = c.Entries, c.Ends(), c.First
+	}
+	i := order - first
+	if i < 0 || i >= int64(len(entries)) {
+		return nil, metadata.Offsets{}, fmt.Errorf("%w: lane %s has no entry of order %d", metadata.ErrCorrupt, h.Lane, order)
+	}
+	return &entries[i], metadata.Bases(entries, ends)[i], nil
+}
+
+// place sets the bases of the request's batches by what the segment says that it has of the request. Producer.mu is held.
+func (r *request) place(entry *metadata.Entry, bases metadata.Offsets, footer segment.Footer) error {
+	found := 0
+	for i := range footer.Extents {
+		e := &footer.Extents[i]
+		if e.Lane != string(r.lane) {
+			continue
+		}
+		if e.ProducerID == int64(r.step.ID) && e.Sequence == r.step.Sequence {
+			found++
+			j := slices.IndexFunc(r.batches, func(b *batch) bool {
+				return b.at.index == int(e.Partition) && b.at.topic.row.ID == e.Topic && int64(len(b.records)) == e.Count
+			})
+			if j < 0 {
+				return r.others(fmt.Sprintf("%d records of partition %d", e.Count, e.Partition))
+			}
+			b := r.batches[j]
+			b.base = bases[e.Slot]
+			if b.at.topic.row.Config.TimeType == segment.LogAppendTime {
+				b.stamp = entry.ID.Time()
+			}
+		}
+		bases[e.Slot] += e.Count
+	}
+	if found != len(r.batches) {
+		return r.others(fmt.Sprintf("%d partitions", found))
+	}
+	r.known = true
+	return nil
+}
+
+// others is the error for a repeat that brings other records than the first attempt.
+func (r *request) others(had string) error {
+	return &FieldError{Topic: r.topic, Partition: r.batches[0].at.index, Field: "records", Value: fmt.Sprintf("%d partitions, the first with %d records", len(r.batches), len(r.batches[0].records)),
+		Valid: fmt.Sprintf("those with which producer %d sent sequence %d first: it had %s. Other records need a sequence of their own", r.step.ID, r.step.Sequence, had)}
 }

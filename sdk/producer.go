@@ -37,6 +37,7 @@ type Producer struct {
 	room       room
 	linger     linger
 	open       *flush // gathers; nil when nothing waits
+	openOnce   *flush // the same, of requests that may be repeated
 	lastCut    time.Duration
 	sending    int                 // flushes that were cut and are not settled
 	flushes    map[*flush]struct{} // not delivered
@@ -48,6 +49,9 @@ type Producer struct {
 	closing    chan struct{} // closed with closed
 	unsent     int           // records that failed since closing began
 	unsentErr  error         // why the first of them did
+
+	turns turns
+	seen  producerStates
 }
 
 // NewProducer starts a producer. A setting that makes no sense is a *FieldError. Close it to send what is buffered.
@@ -68,7 +72,7 @@ func (l *Log) NewProducer(opts ...ProducerOption) (*Producer, error) {
 		log: l, config: c, epoch: metadata.EpochOf(name), ids: minter{env: l.env, clock: l.table},
 		slots: make(chan struct{}, c.maxInFlight), topics: map[string]*topicHandle{}, loading: map[string]chan struct{}{},
 		lanes: map[metadata.LaneID]laneWriter{}, room: room{limit: c.bufferBytes}, linger: newLinger(&c), lastCut: -1,
-		flushes: map[*flush]struct{}{}, closing: make(chan struct{}),
+		flushes: map[*flush]struct{}{}, closing: make(chan struct{}), turns: newTurns(), seen: newProducerStates(),
 	}
 	p.sink = directSink{p}
 	if l.remote != nil {
@@ -166,6 +170,9 @@ func (p *Producer) hurry() []*flush {
 	if p.open != nil {
 		p.open.forced = true
 		p.open.goNow()
+	}
+	if p.openOnce != nil {
+		p.openOnce.goNow()
 	}
 	waiting := make([]*flush, 0, len(p.flushes))
 	for f := range p.flushes {

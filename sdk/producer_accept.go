@@ -58,6 +58,9 @@ func (p *Producer) waitForRoom(ctx context.Context, n int) (err error) {
 		p.open.filled = true
 		p.open.goNow() // what fills the room must leave, whatever the linger
 	}
+	if p.openOnce != nil {
+		p.openOnce.goNow()
+	}
 	p.mu.Unlock()
 	select {
 	case <-q.granted:

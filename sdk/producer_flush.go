@@ -27,7 +27,8 @@ type flush struct {
 	hurried   bool // now is closed
 	committed bool // at least one part was
 
-	offsets []metadata.StepOffsets // that are moved together with an atomic append
+	offsets  []metadata.StepOffsets // that are moved together with an atomic append
+	requests []*request             // that it consists of, if they may be repeated
 
 	parts       []*lanePart // since the cut
 	unsettled   int         // of parts
@@ -53,6 +54,8 @@ type batch struct {
 	tokens   []metadata.Token
 	resolved bool
 	untold   bool      // counted among its partition's failures
+	request  *request  // that may be repeated, if it is one's
+	skip     int64     // records before it in its slot of the segment
 	base     int64     // offset of the first record, since resolved without error; -1 if it could not be read back
 	stamp    time.Time // log append time that replaces the records' own; zero if none does
 	err      error
@@ -70,7 +73,7 @@ type lanePart struct {
 	batches []*batch // ascending by slot
 	class   segment.Class
 	version int64   // of the topic row that the class is from
-	latest  []int64 // largest timestamp of each batch, ms
+	latest  []int64 // largest timestamp of each slot, ms
 	failed  bool    // the ticket was given back
 }
 

@@ -111,11 +111,11 @@ func (p *Producer) seal(f *flush, u *upload) (segments []*lane.Segment, err erro
 			Deadline: f.deadline, Owner: &owned{u, part},
 		}
 		for _, b := range part.batches {
-			entry, err := p.sealBatch(u, part, b, options)
+			entry, latest, err := p.sealBatch(u, b, options)
 			if err != nil {
 				return nil, err
 			}
-			s.Slots = append(s.Slots, entry)
+			part.lay(s, b, entry, latest)
 			s.Expect, s.Tokens = append(s.Expect, b.expect...), append(s.Tokens, b.tokens...)
 			u.records += int(entry.Count)
 		}
@@ -133,14 +133,30 @@ func (p *Producer) seal(f *flush, u *upload) (segments []*lane.Segment, err erro
 	return segments, nil
 }
 
+// lay puts the batch behind the others in the lane's part of the segment. Of a slot that requests share, their batches are one entry.
+func (l *lanePart) lay(s *lane.Segment, b *batch, entry metadata.SlotEntry, latest int64) {
+	if r := b.request; r != nil && !slices.Contains(s.Producers, r.step) {
+		s.Producers = append(s.Producers, r.step)
+	}
+	n := len(s.Slots)
+	if n == 0 || s.Slots[n-1].Slot != entry.Slot {
+		s.Slots, l.latest = append(s.Slots, entry), append(l.latest, latest)
+		return
+	}
+	slot := &s.Slots[n-1]
+	b.skip = int64(slot.Count)
+	slot.Count, slot.Bytes, slot.MaxTime = slot.Count+entry.Count, slot.Bytes+entry.Bytes, max(slot.MaxTime, entry.MaxTime)
+	l.latest[n-1] = max(l.latest[n-1], latest)
+}
+
 // owned is what a lane's segment is of.
 type owned struct {
 	upload *upload
 	part   *lanePart
 }
 
-// sealBatch compresses one batch into the segment.
-func (p *Producer) sealBatch(u *upload, part *lanePart, b *batch, o segment.BatchOptions) (metadata.SlotEntry, error) {
+// sealBatch compresses one batch into the segment, and returns its extent with its largest timestamp, ms.
+func (p *Producer) sealBatch(u *upload, b *batch, o segment.BatchOptions) (metadata.SlotEntry, int64, error) {
 	p.mu.Lock()
 	row := b.at.topic.row
 	p.mu.Unlock()
@@ -148,12 +164,15 @@ func (p *Producer) sealBatch(u *upload, part *lanePart, b *batch, o segment.Batc
 		b.stamp = u.id.Time()
 	}
 	meta := segment.ExtentMeta{Lane: string(b.at.place.Lane), Slot: uint8(b.at.place.Slot), Topic: row.ID, Partition: int32(b.at.index)}
+	if r := b.request; r != nil {
+		meta.ProducerID, meta.Sequence = int64(r.step.ID), r.step.Sequence
+	}
 	entry := metadata.SlotEntry{Slot: b.at.place.Slot}
 	latest := int64(0)
 	for _, encoded := range b.encoded {
 		info, err := u.add(meta, encoded, o)
 		if err != nil {
-			return entry, fmt.Errorf("seal topic %q partition %d: %w", row.Name, b.at.index, err)
+			return entry, 0, fmt.Errorf("seal topic %q partition %d: %w", row.Name, b.at.index, err)
 		}
 		entry.Count += int32(info.Count)
 		entry.Bytes += int32(info.Length)
@@ -161,8 +180,7 @@ func (p *Producer) sealBatch(u *upload, part *lanePart, b *batch, o segment.Batc
 	}
 	b.encoded = nil
 	entry.MaxTime = metadata.IndexTime(latest, u.id)
-	part.latest = append(part.latest, latest)
-	return entry, nil
+	return entry, latest, nil
 }
 
 // add takes an encoded batch into the segment: compressed, or as it is, in its own memory.

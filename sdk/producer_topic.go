@@ -153,6 +153,7 @@ func (p *Producer) writer(at *partitionHandle) laneWriter {
 // observe takes in an image of a head.
 func (p *Producer) observe(h *metadata.Head) {
 	p.ids.raise(h.Floor)
+	p.seen.note(h)
 	p.log.lanes.observe(h)
 }
 

@@ -114,9 +114,13 @@ func (w *Writer) request(b *batch) metadata.Commit {
 	c := metadata.Commit{Lane: w.lane, Writer: w.writer, Epoch: v.epoch, Cap: metadata.CapFor(v.first, len(b.tickets))}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, t := range b.tickets {
+	for i, t := range b.tickets {
 		t.sent = true
 		t.attempts++
+		for _, s := range t.segment.Producers {
+			s.Entry = i
+			c.Producers = append(c.Producers, s)
+		}
 		c.Entries = append(c.Entries, t.entry())
 		c.Expect = append(c.Expect, t.segment.Expect...)
 		c.Tokens = append(c.Tokens, t.segment.Tokens...)
@@ -224,6 +228,9 @@ func (w *Writer) refused(ctx context.Context, b *batch, c metadata.Commit, refus
 		w.fail(b, errFormat(c.Lane, h.MinVersion))
 	case metadata.ReasonToken, metadata.ReasonOffset:
 		w.fail(b, conditionError(c, h, reason))
+	case metadata.ReasonProducer:
+		b.last = why
+		w.notAdmitted(ctx, b, c, h)
 	case metadata.ReasonFloor: // the view has the floor now; freshen mints a new id
 		b.last = why
 	case metadata.ReasonFull:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/metadata"
@@ -19,9 +20,10 @@ var (
 	ErrPriorFailed  = errors.New("an earlier batch of the partition was not appended")
 	ErrBackpressure = errors.New("head is full and could not be spilled")
 	ErrClosed       = errors.New("writer is closed")
-	ErrFenced       = errors.New("fencing token is another")   // a *ConditionError
-	ErrOffset       = errors.New("end offset is not expected") // a *ConditionError
-	ErrStaleID      = errors.New("segment id is too old")      // of CommitAll only: a Writer has it minted anew
+	ErrFenced       = errors.New("fencing token is another")           // a *ConditionError
+	ErrOffset       = errors.New("end offset is not expected")         // a *ConditionError
+	ErrNotAdmitted  = errors.New("requests of producers were refused") // a *ProducersError
+	ErrStaleID      = errors.New("segment id is too old")              // of CommitAll only: a Writer has it minted anew
 )
 
 // UnknownError is a commit whose outcome could not be settled. It is ErrUnknown and Cause.
@@ -67,6 +69,21 @@ func conditionError(c metadata.Commit, h *metadata.Head, r metadata.Reason) erro
 	e.End, e.Token = h.Ends[e.Slot], h.Tokens[e.Slot]
 	return e
 }
+
+// ProducersError is a segment that was refused because of requests of producers in it. It is ErrNotAdmitted: nothing was appended.
+type ProducersError struct {
+	Lane       metadata.LaneID
+	Head       *metadata.Head // the image that refused it
+	Failed     []metadata.FailedProducer
+	RetryAfter time.Duration // where one is Crowded: when there may be room
+}
+
+func (e *ProducersError) Error() string {
+	f := e.Failed[0]
+	return fmt.Sprintf("lane %s: %v: %d of them, first producer %d with sequence %d, expected is %d: %v", e.Lane, ErrNotAdmitted, len(e.Failed), f.ID, f.Sequence, e.Head.Expected(f.ID), f.Why)
+}
+
+func (e *ProducersError) Unwrap() error { return ErrNotAdmitted }
 
 func backpressure(err error) error { return fmt.Errorf("%w: %w", ErrBackpressure, err) }
 

@@ -24,6 +24,8 @@ import (
 type Table interface {
 	metadata.LaneReader
 	metadata.Sequencer
+	// ServiceTime is metadata.LogKeeper's.
+	ServiceTime() (now time.Time, ok bool)
 }
 
 // DefaultSettleBudget is how long beyond a segment's deadline the settlement of its last attempt may take.
@@ -65,7 +67,10 @@ type Segment struct {
 	Deadline time.Duration        // on Env's monotonic clock; no attempt is started after it
 	Expect   []metadata.Expect    // with these or Tokens, the segment goes in an update of its own
 	Tokens   []metadata.Token
-	Owner    any // for the owner's use
+	// Producers are the requests in it that may be repeated by anybody; each producer once, and Entry is not used. The head admits all of them, or the segment fails with
+	// a *ProducersError.
+	Producers []metadata.ProducerStep
+	Owner     any // for the owner's use
 }
 
 // Now is this moment on both clocks.

@@ -13,6 +13,7 @@ import (
 type Ticket struct {
 	w    *Writer
 	done func(Result)
+	free bool // neither follows others of its slots, nor do they follow it
 
 	// The rest is guarded by w.mu.
 	slots     []metadata.Slot
@@ -44,6 +45,23 @@ func (w *Writer) Reserve(slots []metadata.Slot, done func(Result)) (*Ticket, err
 	}
 	w.queue = append(w.queue, t)
 	return t, nil
+}
+
+// EnqueueFree is Enqueue for a segment that keeps no order with others by its place: that of a producer's requests is kept by their sequences. It fails alone.
+func (w *Writer) EnqueueFree(s *Segment, done func(Result)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return ErrClosed
+	}
+	t := &Ticket{w: w, done: done, free: true, segment: s}
+	for i := range s.Slots {
+		t.slots = append(t.slots, s.Slots[i].Slot)
+	}
+	w.queue = append(w.queue, t)
+	w.refreshed = max(w.refreshed, s.Version)
+	w.wake()
+	return nil
 }
 
 // Enqueue is Reserve and Commit for a segment that is durable already.
@@ -85,7 +103,7 @@ func (t *Ticket) Fail(err error) bool {
 
 // withdraw takes one slot's batches out of the segment, which is not under way. w.mu is held.
 func (t *Ticket) withdraw(slot metadata.Slot, err error) {
-	if !slices.Contains(t.slots, slot) || t.withdrawn[slot] != nil {
+	if t.free || !slices.Contains(t.slots, slot) || t.withdrawn[slot] != nil {
 		return
 	}
 	if t.withdrawn == nil {
@@ -143,7 +161,7 @@ func (w *Writer) resolve(t *Ticket, r Result) {
 	i := slices.Index(w.queue, t)
 	w.queue = slices.Delete(w.queue, i, i+1)
 	for _, s := range r.Slots {
-		if s.Err == nil || t.withdrawn[s.Slot] != nil { // what was withdrawn follows a failure that was told
+		if t.free || s.Err == nil || t.withdrawn[s.Slot] != nil { // what was withdrawn follows a failure that was told
 			continue
 		}
 		prior := priorFailed(s.Err)

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/varvelog/varve/metadata"
@@ -155,13 +156,21 @@ func (w *Writer) take() *batch {
 
 // ready are the tickets at the front that can be committed by one update; there is one. w.mu is held.
 func (w *Writer) ready() []*Ticket {
-	n := 1
+	n, producers := 1, slices.Clone(w.queue[0].segment.Producers)
 	for n < min(len(w.queue), metadata.MaxCommitEntries) && !w.queue[0].conditional() {
 		t := w.queue[n]
-		if t.segment == nil || t.over() != nil || t.conditional() {
+		if t.segment == nil || t.over() != nil || t.conditional() || !distinct(producers, t.segment.Producers) {
 			break
 		}
+		producers = append(producers, t.segment.Producers...)
 		n++
 	}
 	return append([]*Ticket(nil), w.queue[:n]...)
+}
+
+// distinct tells whether more requests fit into an update: each producer is in it once.
+func distinct(steps, more []metadata.ProducerStep) bool {
+	return len(steps)+len(more) <= metadata.MaxProducers && !slices.ContainsFunc(more, func(m metadata.ProducerStep) bool {
+		return slices.ContainsFunc(steps, func(s metadata.ProducerStep) bool { return s.ID == m.ID })
+	})
 }

@@ -1,0 +1,62 @@
+package sdk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/varvelog/varve/sdk"
+)
+
+var atOnce = sdk.WithLinger(0, 0)
+
+// request is a request of one record for the partition.
+func request(partition int, value string) []*sdk.Record {
+	return []*sdk.Record{{Topic: "orders", Partition: partition, Value: []byte(value)}}
+}
+
+// TestAppendOnce: a producer's requests, sent again by itself and by another process, are appended once, and answered as at first.
+func TestAppendOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		log, other := w.open(), w.open()
+		defer log.Close()
+		defer other.Close()
+		w.create(log, sdk.NewTopic{Name: "orders", Partitions: 3})
+		ctx := context.Background()
+		a, b := w.producer(log, atOnce), w.producer(other, atOnce)
+		defer a.Close(ctx)
+		defer b.Close(ctx)
+		id := a.NewProducerID()
+		for n := int64(1); n <= 12; n++ {
+			records := func() []*sdk.Record {
+				return append(request(2, fmt.Sprint(n, "b")), append(request(0, fmt.Sprint(n, "a")), request(2, fmt.Sprint(n, "c"))...)...)
+			}
+			first, err := a.AppendOnce(ctx, id, n, records()...)
+			if err != nil || first.Repeated || !first.OffsetsKnown {
+				t.Fatalf("%+v, %v", first, err)
+			}
+			for _, p := range []*sdk.Producer{a, b} {
+				again, err := p.AppendOnce(ctx, id, n, records()...)
+				if err != nil || !again.Repeated || !again.OffsetsKnown {
+					t.Fatalf("%+v, %v", again, err)
+				}
+				for i, r := range again.Results {
+					if f := first.Results[i].Record; r.Record.Offset != f.Offset || r.Record.Partition != f.Partition || f.Offset != []int64{2 * (n - 1), n - 1, 2*n - 1}[i] {
+						t.Fatalf("sequence %d, record %d: at %d, then at %d", n, i, f.Offset, r.Record.Offset)
+					}
+				}
+			}
+		}
+		all := w.contents("orders")
+		if len(all[0]) != 12 || len(all[1]) != 0 || len(all[2]) != 24 {
+			t.Fatal(len(all[0]), len(all[1]), len(all[2]))
+		}
+		var gap *sdk.SequenceGapError
+		if _, err := b.AppendOnce(ctx, id, 14, request(0, "x")...); !errors.As(err, &gap) || gap.Expected != 13 || !errors.Is(err, sdk.ErrSequenceGap) {
+			t.Fatal(err)
+		}
+	})
+}
