@@ -127,7 +127,7 @@ func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence
 	if err := p.turns.enter(ctx, r); err != nil {
 		return Once{}, err
 	}
-	if err := p.begin(ctx, r, room); err != nil {
+	if err := p.beginOnce(ctx, r, room); err != nil {
 		p.turns.leave(r)
 		return Once{}, err
 	}
@@ -157,8 +157,8 @@ func refusalOr(err error) error {
 	return err
 }
 
-// begin gathers the request, or answers it where the head does so without a commit: a segment that nobody commits would cost a put.
-func (p *Producer) begin(ctx context.Context, r *request, room int) error {
+// beginOnce gathers the request, or answers it where the head does so without a commit: a segment that nobody commits would cost a put.
+func (p *Producer) beginOnce(ctx context.Context, r *request, room int) error {
 	if p.seen.expects(r) {
 		return p.gatherRequest(ctx, r, room)
 	}
