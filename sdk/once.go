@@ -111,6 +111,9 @@ func (p *Producer) KeyPartitionOnce(ctx context.Context, topic string, key []byt
 // written, otherwise without (OffsetsKnown false, offsets -1). Refusals are ErrSequenceGap, ErrProducerEvicted, ErrTooManyProducers. ErrUnknown and every error of a
 // service may be answered by sending the request again. A ctx that is done before the outcome is known detaches, as in ProduceSync. It keeps no order with Produce.
 func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence int64, records ...*Record) (Once, error) {
+	if err := p.log.direct("append under a sequence of your own"); err != nil {
+		return Once{}, err
+	}
 	step := metadata.ProducerStep{ID: producer, Sequence: sequence}
 	if err := step.Validate(); err != nil {
 		return Once{}, err
@@ -158,7 +161,7 @@ func refusalOr(err error) error {
 }
 
 // beginOnce gathers the request, or answers it where the head does so without a commit: a segment that nobody commits would cost a put.
-func (p *Producer) beginOnce(ctx context.Context, r *request, room int) error {
+func (p *Producer) beginOnce(ctx context.Context, r *onceRequest, room int) error {
 	if p.seen.expects(r) {
 		return p.gatherRequest(ctx, r, room)
 	}
@@ -185,7 +188,7 @@ func (p *Producer) beginOnce(ctx context.Context, r *request, room int) error {
 }
 
 // admit reads what the head says to the request. One that was appended before is answered.
-func (p *Producer) admit(ctx context.Context, r *request) (admitted bool, err error) {
+func (p *Producer) admit(ctx context.Context, r *onceRequest) (admitted bool, err error) {
 	var h *metadata.Head
 	err = p.persist(ctx, func() error {
 		h, err = p.log.table.Head(ctx, r.lane, metadata.Strong)
@@ -213,7 +216,7 @@ func (p *Producer) admit(ctx context.Context, r *request) (admitted bool, err er
 }
 
 // answer is what is said to a request that the head does not admit: nil if it was appended before.
-func (p *Producer) answer(ctx context.Context, r *request, h *metadata.Head, retryAfter time.Duration) error {
+func (p *Producer) answer(ctx context.Context, r *onceRequest, h *metadata.Head, retryAfter time.Duration) error {
 	switch h.Admit(r.step) {
 	case metadata.Repeated:
 		r.repeated = true
@@ -228,7 +231,7 @@ func (p *Producer) answer(ctx context.Context, r *request, h *metadata.Head, ret
 
 // firstAnswer finds out which offsets the request got: from the entry of its order and the footer of the segment. What is in the way of that for good makes them
 // unknown; anything else is an error, since the next attempt may find them.
-func (p *Producer) firstAnswer(ctx context.Context, r *request, h *metadata.Head) error {
+func (p *Producer) firstAnswer(ctx context.Context, r *onceRequest, h *metadata.Head) error {
 	for _, b := range r.batches {
 		b.base = -1
 	}
@@ -244,7 +247,9 @@ func (p *Producer) firstAnswer(ctx context.Context, r *request, h *metadata.Head
 			footer, err = p.log.footer(ctx, entry.ID)
 		}
 		return err
-	}, func(err error) bool { return retryTable(err) || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrThrottled) })
+	}, func(err error) bool {
+		return retryTable(err) || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrThrottled)
+	})
 	switch {
 	case errors.Is(err, store.ErrNotExist), errors.As(err, new(*segment.FormatError)), err == nil && entry == nil:
 		return nil
@@ -277,7 +282,7 @@ func (p *Producer) entryAt(ctx context.Context, h *metadata.Head, order int64) (
 }
 
 // place sets the bases of the request's batches by what the segment says that it has of the request. Producer.mu is held.
-func (r *request) place(entry *metadata.Entry, bases metadata.Offsets, footer segment.Footer) error {
+func (r *onceRequest) place(entry *metadata.Entry, bases metadata.Offsets, footer segment.Footer) error {
 	found := 0
 	for i := range footer.Extents {
 		e := &footer.Extents[i]
@@ -308,7 +313,7 @@ func (r *request) place(entry *metadata.Entry, bases metadata.Offsets, footer se
 }
 
 // others is the error for a repeat that brings other records than the first attempt.
-func (r *request) others(had string) error {
+func (r *onceRequest) others(had string) error {
 	return &FieldError{Topic: r.topic, Partition: r.batches[0].at.index, Field: "records", Value: fmt.Sprintf("%d partitions, the first with %d records", len(r.batches), len(r.batches[0].records)),
 		Valid: fmt.Sprintf("those with which producer %d sent sequence %d first: it had %s. Other records need a sequence of their own", r.step.ID, r.step.Sequence, had)}
 }

@@ -28,7 +28,7 @@ type flush struct {
 	committed bool // at least one part was
 
 	offsets  []metadata.StepOffsets // that are moved together with an atomic append
-	requests []*request             // that it consists of, if they may be repeated
+	requests []*onceRequest         // that it consists of, if they may be repeated
 
 	parts       []*lanePart // since the cut
 	unsettled   int         // of parts
@@ -53,11 +53,11 @@ type batch struct {
 	expect   []metadata.Expect
 	tokens   []metadata.Token
 	resolved bool
-	untold   bool      // counted among its partition's failures
-	request  *request  // that may be repeated, if it is one's
-	skip     int64     // records before it in its slot of the segment
-	base     int64     // offset of the first record, since resolved without error; -1 if it could not be read back
-	stamp    time.Time // log append time that replaces the records' own; zero if none does
+	untold   bool         // counted among its partition's failures
+	request  *onceRequest // that may be repeated, if it is one's
+	skip     int64        // records before it in its slot of the segment
+	base     int64        // offset of the first record, since resolved without error; -1 if it could not be read back
+	stamp    time.Time    // log append time that replaces the records' own; zero if none does
 	err      error
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/varvelog/varve/segment"
 )
 
-// request is one AppendOnce on its way. Its batches go and come back together.
-type request struct {
+// onceRequest is one AppendOnce on its way. Its batches go and come back together.
+type onceRequest struct {
 	step    metadata.ProducerStep
 	topic   string // of its first record
 	lane    metadata.LaneID
@@ -25,8 +25,8 @@ type request struct {
 }
 
 // newRequest encodes the records, which nothing has been taken for yet.
-func (p *Producer) newRequest(step metadata.ProducerStep, records []*Record, places []*partitionHandle, w *waiter) (*request, error) {
-	r := &request{step: step, topic: records[0].Topic, lane: places[0].place.Lane}
+func (p *Producer) newRequest(step metadata.ProducerStep, records []*Record, places []*partitionHandle, w *waiter) (*onceRequest, error) {
+	r := &onceRequest{step: step, topic: records[0].Topic, lane: places[0].place.Lane}
 	by := map[*partitionHandle]*batch{}
 	for i, record := range records {
 		at := places[i]
@@ -49,7 +49,7 @@ func (p *Producer) newRequest(step metadata.ProducerStep, records []*Record, pla
 	return r, nil
 }
 
-func (r *request) size() (bytes, records int) {
+func (r *onceRequest) size() (bytes, records int) {
 	for _, b := range r.batches {
 		records += len(b.records)
 		for _, encoded := range b.encoded {
@@ -60,7 +60,7 @@ func (r *request) size() (bytes, records int) {
 }
 
 // gatherRequest takes the request into the flush that gathers such requests.
-func (p *Producer) gatherRequest(ctx context.Context, r *request, room int) error {
+func (p *Producer) gatherRequest(ctx context.Context, r *onceRequest, room int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.roomForAll(ctx, room); err != nil {
@@ -122,7 +122,7 @@ func (p *Producer) runOnce(ctx context.Context, f *flush) {
 	var answers sync.WaitGroup
 	left := f.requests
 	for round := 0; len(left) > 0 && err == nil; round++ {
-		var again []*request
+		var again []*onceRequest
 		for _, group := range p.groups(left, round >= 2) {
 			again = append(again, p.sendRequests(ctx, f, group, uploaded, &answers)...)
 		}
@@ -138,7 +138,7 @@ func (p *Producer) runOnce(ctx context.Context, f *flush) {
 }
 
 // groups is which requests share a segment: those of one retention class, or each none.
-func (p *Producer) groups(requests []*request, singly bool) (all [][]*request) {
+func (p *Producer) groups(requests []*onceRequest, singly bool) (all [][]*onceRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	by := map[segment.Class]int{}
@@ -156,7 +156,7 @@ func (p *Producer) groups(requests []*request, singly bool) (all [][]*request) {
 }
 
 // sendRequests puts a segment of the requests and commits it, and returns those that have to be sent again. It settles the others, or lets answers do so.
-func (p *Producer) sendRequests(ctx context.Context, f *flush, requests []*request, uploaded func(), answers *sync.WaitGroup) (again []*request) {
+func (p *Producer) sendRequests(ctx context.Context, f *flush, requests []*onceRequest, uploaded func(), answers *sync.WaitGroup) (again []*onceRequest) {
 	requests = p.encodeAgain(ctx, requests)
 	if len(requests) == 0 {
 		uploaded()
@@ -185,7 +185,7 @@ func (p *Producer) sendRequests(ctx context.Context, f *flush, requests []*reque
 	for i, s := range segments {
 		results[i] = make(chan lane.Result, 1)
 		p.mu.Lock()
-		w := p.writer(u.parts[i].batches[0].at)
+		w := p.writer(u.parts[i].batches[0].at).(*directLane)
 		p.mu.Unlock()
 		if err := w.EnqueueFree(s, func(r lane.Result) { results[i] <- r }); err != nil {
 			results[i] <- lane.Result{Err: err}
@@ -198,7 +198,7 @@ func (p *Producer) sendRequests(ctx context.Context, f *flush, requests []*reque
 }
 
 // encodeAgain makes the requests ready for a segment: their keys are announced, and what an earlier segment has taken is encoded again.
-func (p *Producer) encodeAgain(ctx context.Context, requests []*request) (ready []*request) {
+func (p *Producer) encodeAgain(ctx context.Context, requests []*onceRequest) (ready []*onceRequest) {
 	for _, r := range requests {
 		var err error
 		for _, b := range r.batches {
@@ -228,7 +228,7 @@ func (b *batch) encodeAll() error {
 }
 
 // settleRequests takes in what became of a lane's part.
-func (p *Producer) settleRequests(ctx context.Context, part *lanePart, result lane.Result, answers *sync.WaitGroup) (again []*request) {
+func (p *Producer) settleRequests(ctx context.Context, part *lanePart, result lane.Result, answers *sync.WaitGroup) (again []*onceRequest) {
 	var refused *lane.ProducersError
 	errors.As(result.Err, &refused)
 	for _, r := range requestsOf(part) {
@@ -251,7 +251,7 @@ func (p *Producer) settleRequests(ctx context.Context, part *lanePart, result la
 	return again
 }
 
-func requestsOf(part *lanePart) (requests []*request) {
+func requestsOf(part *lanePart) (requests []*onceRequest) {
 	for _, b := range part.batches {
 		if !slices.Contains(requests, b.request) {
 			requests = append(requests, b.request)
@@ -261,7 +261,7 @@ func requestsOf(part *lanePart) (requests []*request) {
 }
 
 // finish ends a request that is in a flush.
-func (p *Producer) finish(r *request, err error) {
+func (p *Producer) finish(r *onceRequest, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.err = err
@@ -301,7 +301,7 @@ type turn struct {
 func newTurns() turns { return turns{open: map[turnKey]*turn{}} }
 
 // enter waits for the request's turn. It ends with leave, unless there is an error.
-func (t *turns) enter(ctx context.Context, r *request) error {
+func (t *turns) enter(ctx context.Context, r *onceRequest) error {
 	key := turnKey{r.lane, r.step.ID}
 	t.mu.Lock()
 	mine := t.open[key]
@@ -321,7 +321,7 @@ func (t *turns) enter(ctx context.Context, r *request) error {
 	}
 }
 
-func (t *turns) leave(r *request) {
+func (t *turns) leave(r *onceRequest) {
 	key := turnKey{r.lane, r.step.ID}
 	t.mu.Lock()
 	mine := t.open[key]
@@ -361,7 +361,7 @@ func (s *producerStates) note(h *metadata.Head) {
 }
 
 // expects tells whether the request is the next of a producer that is known.
-func (s *producerStates) expects(r *request) bool {
+func (s *producerStates) expects(r *onceRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.lanes[r.lane]
