@@ -1,6 +1,7 @@
 package repair_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -250,4 +251,52 @@ func TestSmallSegments(t *testing.T) {
 		}
 		w.whole()
 	})
+}
+
+// TestDrillForgetsProducers: a table that was put back, or lost, takes a request that was appended since for the next one, or the first. After the repair nobody can say
+// whether it was, and nobody appends it again in silence.
+func TestDrillForgetsProducers(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.create("t", 1, 1)
+			ctx := context.Background()
+			once := func(id sdk.ProducerID, n int64) error { // as one process after another
+				p, err := w.log.NewProducer()
+				check(t, err)
+				defer p.Close(ctx)
+				_, err = p.AppendOnce(ctx, id, n, &sdk.Record{Topic: "t", Value: []byte{byte(n)}})
+				return err
+			}
+			young, old := metadata.NewProducerID(w.env.Now(), 2), metadata.NewProducerID(w.env.Now(), 1)
+			check(t, once(old, 1))
+			time.Sleep(minute)
+			o := w.options()
+			o.Back = w.env.Now()
+			time.Sleep(time.Second)
+			before := w.snapshot()
+			check(t, once(old, 2))
+			check(t, once(young, 1))
+			time.Sleep(30 * minute)
+			if lost {
+				w.lose()
+				o = repair.Options{Lost: true, Env: w.env, DryRun: true}
+				plan := w.mustRepair(o)
+				o.DryRun, o.Names = false, map[segment.TopicID]string{segment.TopicID(plan.Topics[0].ID): "t"}
+			} else {
+				w.engine.Store(before)
+			}
+			w.mustRepair(o)
+			if lost {
+				w.reopen()
+			}
+			if err := once(old, 2); !errors.Is(err, sdk.ErrProducerEvicted) {
+				t.Errorf("lost %v: the second request of the one that was known: %v", lost, err)
+			}
+			if err := once(young, 1); !errors.Is(err, sdk.ErrProducerEvicted) {
+				t.Errorf("lost %v: the first request of the one that was not: %v", lost, err)
+			}
+			check(t, once(metadata.NewProducerID(w.env.Now(), 1), 1))
+		})
+	}
 }

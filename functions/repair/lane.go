@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 
 	"github.com/varvelog/varve/functions/compact"
 	"github.com/varvelog/varve/functions/internal/archive"
@@ -129,7 +132,7 @@ func (r *run) narrow(ctx context.Context, l *lane) error {
 // jump lets the lane go on at the era's offsets, at a moment when its head holds no entries. Writers that are refused come back after a while: the time for it.
 func (r *run) jump(ctx context.Context, l *lane) error {
 	for range jumpTries {
-		if _, err := r.table.Fence(ctx, l.id); err != nil {
+		if err := r.fence(ctx, l.id); err != nil {
 			return err
 		}
 		head, err := r.drain(ctx, l)
@@ -143,6 +146,24 @@ func (r *run) jump(ctx context.Context, l *lane) error {
 		if !errors.Is(err, metadata.ErrChanged) {
 			return err
 		}
+	}
+	return ErrBusy
+}
+
+// fence keeps away what was sent before, and lets the head forget producers whose requests may be sent again. What it knows of them is of an earlier moment: one that
+// it does not know, or takes for the next, may be among the records that are appended again. So all that have an id by now are told that nothing can be verified.
+func (r *run) fence(ctx context.Context, id metadata.LaneID) error {
+	head, err := r.table.Fence(ctx, id)
+	floor := metadata.NewProducerID(archive.Now(r.o.Env, r.table), math.MaxUint64)
+	for range jumpTries {
+		if err != nil {
+			return err
+		}
+		head, err = r.table.EvictProducers(ctx, head, floor, slices.Collect(maps.Keys(head.Producers))...)
+		if !errors.Is(err, metadata.ErrChanged) {
+			return err
+		}
+		err = nil
 	}
 	return ErrBusy
 }

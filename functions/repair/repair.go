@@ -274,7 +274,7 @@ func (r *run) begin(ctx context.Context) error {
 		if err := r.table.RaiseHeadFloor(ctx, l.id, r.settled); err != nil {
 			return err
 		}
-		if _, err := r.table.Fence(ctx, l.id); err != nil {
+		if err := r.fence(ctx, l.id); err != nil {
 			return err
 		}
 	}
