@@ -46,21 +46,20 @@ func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]PartitionOffset
 	return offsets, g.Wait()
 }
 
-// appendedAt is when the record at the offset, or the next that is left, was appended, by the table's service: in the archive the first of its extent. Zero
-// when there is none.
-func (l *Log) appendedAt(ctx context.Context, t *metadata.Topic, partition int, offset int64) (time.Time, error) {
+// recordAt is the extent of the record at the offset, or of the next that is left; in the archive it may begin below the offset. Nil when there is none.
+func (l *Log) recordAt(ctx context.Context, t *metadata.Topic, partition int, offset int64) (*walk.Extent, error) {
 	for c := walk.At(t, partition, offset); ; {
 		extents, next, err := l.walker.Next(ctx, c)
 		var outside *walk.RangeError
 		switch {
 		case errors.As(err, &outside), err == nil && len(extents) == 0: // retention was faster, or an eventual read does not show it yet
-			return time.Time{}, nil
+			return nil, nil
 		case err != nil:
-			return time.Time{}, l.readError(ctx, t, partition, walk.Extent{}, err)
+			return nil, l.readError(ctx, t, partition, walk.Extent{}, err)
 		}
-		for _, e := range extents {
-			if e.Count > 0 {
-				return e.First, nil
+		for i := range extents {
+			if extents[i].Count > 0 {
+				return &extents[i], nil
 			}
 		}
 		c = next
