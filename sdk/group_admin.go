@@ -33,7 +33,8 @@ type GroupPartition struct {
 	Owner       string    `json:"owner,omitempty"` // member that holds the lease
 	Start       int64     `json:"start"`
 	End         int64     `json:"end"`
-	// Lag is the records that the group has still to read, from where it would go on now. Of what it has committed to read, Lost are gone by retention.
+	// Lag is the records that the group has still to read, from where it would go on now. Of what it has committed to read, Lost are gone by retention. Offsets
+	// that a repair has cut out are in neither.
 	Lag  int64 `json:"lag"`
 	Lost int64 `json:"lost,omitempty"`
 	// Oldest is when the next record to be read was appended, zero when there is none; Age how long ago that was; Used how much of its retention the record has

@@ -81,7 +81,7 @@ func (l *Log) now() time.Time {
 }
 
 // partition is what a group has committed for a partition, and the offset at which it would go on.
-func (v *groupView) partition(t *metadata.Topic, ends PartitionOffsets, start Position) (g GroupPartition, next int64) {
+func (v *groupView) partition(t *metadata.Topic, ends bounds, start Position) (g GroupPartition, next int64) {
 	c := v.at(t, ends.Partition)
 	g = GroupPartition{TopicPartition: TopicPartition{t.Name, ends.Partition}, Committed: c.Offset, CommittedAt: c.At, Metadata: c.Metadata,
 		Start: ends.Start, End: max(ends.End, c.Offset)}
@@ -97,9 +97,10 @@ func (v *groupView) partition(t *metadata.Topic, ends PartitionOffsets, start Po
 	case next == metadata.NoOffset:
 		next = g.Start
 	case next < g.Start:
-		g.Lost = g.Start - next
+		g.Lost = ends.cuts.Count(next, g.Start)
 		next = g.Start
 	}
-	g.Lag = g.End - next
+	next = min(ends.cuts.Past(next), g.End)
+	g.Lag = ends.cuts.Count(next, g.End)
 	return g, next
 }

@@ -62,7 +62,7 @@ func (a *Admin) ResetGroup(ctx context.Context, reset GroupReset) ([]OffsetChang
 				continue
 			}
 			c := v.at(t, p.Partition)
-			to, err := a.resetTo(ctx, t, p, c.Offset, reset.To)
+			to, err := a.resetTo(ctx, t, p.PartitionOffsets, c.Offset, reset.To)
 			if err != nil {
 				return nil, err
 			}

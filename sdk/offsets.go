@@ -21,12 +21,18 @@ type PartitionOffsets struct {
 	End       int64 `json:"end"`
 }
 
+// bounds is a partition's offsets, and its cuts.
+type bounds struct {
+	PartitionOffsets
+	cuts metadata.Cuts
+}
+
 // parallelReads is how many lanes or partitions are asked about at once where many are.
 const parallelReads = 8
 
-// offsets returns start and end of all partitions of the topic, in order, as strong reads show them: one of the state and one of the head per lane.
-func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]PartitionOffsets, error) {
-	offsets := make([]PartitionOffsets, t.Partitions)
+// offsets returns start, end and cuts of all partitions of the topic, in order, as strong reads show them: one of the state and one of the head per lane.
+func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]bounds, error) {
+	offsets := make([]bounds, t.Partitions)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelReads)
 	for _, lane := range t.Lanes {
@@ -37,7 +43,7 @@ func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]PartitionOffset
 			}
 			for slot := range metadata.Slot(metadata.SlotsPerLane) {
 				if p, ok := t.Partition(metadata.Place{Lane: lane, Slot: slot}); ok {
-					offsets[p] = PartitionOffsets{p, state.Starts[slot], head.Ends[slot]}
+					offsets[p] = bounds{PartitionOffsets{p, state.Starts[slot], head.Ends[slot]}, state.SlotCuts(slot)}
 				}
 			}
 			return nil
