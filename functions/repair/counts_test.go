@@ -2,6 +2,8 @@ package repair_test
 
 import (
 	"context"
+	"errors"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +80,78 @@ func TestACutIsNotCounted(t *testing.T) {
 		check(t, err)
 		if p := g.Partitions[0]; p.Lost != exact-5+1 || p.Lag != again-1 {
 			t.Errorf("overtaken by retention: lost %d, lag %d", p.Lost, p.Lag)
+		}
+	})
+}
+
+// A group is never reset to where nobody can go on: an offset in a cut is refused, and shifts, times and ends pass it.
+func TestResetPassesCuts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, o := restored(t)
+		w.mustRepair(o)
+		const exact, again = 15, 5 // of each partition
+		const jump = metadata.EraStep
+		admin := w.log.Admin()
+		reset := func(to sdk.ResetTo) ([]sdk.OffsetChange, error) {
+			return admin.ResetGroup(w.Context(), sdk.GroupReset{Group: "g", To: to})
+		}
+		w.committed("g", 7)
+		before, err := admin.DescribeGroup(w.Context(), "g", sdk.Earliest)
+		check(t, err)
+		for offset, from := range map[int64]int64{13: 12, exact: exact, exact + 100: exact, jump - 1: exact} {
+			var outside *sdk.RangeError
+			want := sdk.RangeError{Topic: "t", Offset: offset, End: jump + again, CutFrom: from, CutTo: jump, Err: sdk.ErrRewritten}
+			if offset == 13 {
+				want.CutTo = 14
+			}
+			if _, err := reset(sdk.ResetTo{Position: sdk.AtOffset(offset)}); !errors.As(err, &outside) || *outside != want {
+				t.Errorf("to %d: %v", offset, err)
+			}
+		}
+		after, err := admin.DescribeGroup(w.Context(), "g", sdk.Earliest)
+		check(t, err)
+		for p := range after.Partitions {
+			if after.Partitions[p].Committed != 7 {
+				t.Errorf("refused resets changed %+v to %+v", before.Partitions, after.Partitions)
+			}
+		}
+		between := w.env.Now().Add(-21*minute - 30*time.Second) // the last record is younger
+		for _, x := range []struct {
+			from int64
+			to   sdk.ResetTo
+			want int64
+		}{
+			{7, sdk.ResetTo{Position: sdk.AtOffset(exact - 1)}, exact - 1},
+			{7, sdk.ResetTo{Position: sdk.AtOffset(jump)}, jump},
+			{7, sdk.ResetTo{Position: sdk.Earliest}, 0},
+			{7, sdk.ResetTo{Position: sdk.Latest}, jump + again},
+			{7, sdk.ResetTo{Position: sdk.AtTime(between)}, jump + 4},
+			{7, sdk.ResetTo{Shift: 4}, 11},
+			{7, sdk.ResetTo{Shift: 5}, exact - 1}, // 12 and 13 were given twice
+			{7, sdk.ResetTo{Shift: 6}, jump},
+			{7, sdk.ResetTo{Shift: 8}, jump + 2},
+			{7, sdk.ResetTo{Shift: 1 << 62}, jump + again},
+			{7, sdk.ResetTo{Shift: -1 << 62}, 0},
+			{jump + 2, sdk.ResetTo{Shift: -2}, jump},
+			{jump + 2, sdk.ResetTo{Shift: -3}, exact - 1},
+			{exact + 9, sdk.ResetTo{Shift: -2}, 11},
+			{exact + 9, sdk.ResetTo{Shift: 2}, jump + 2},
+		} {
+			w.committed("g", x.from)
+			changes, err := reset(x.to)
+			check(t, err)
+			for _, c := range changes {
+				if c.To != x.want {
+					t.Errorf("from %d by %+v to %d, want %d", x.from, x.to, c.To, x.want)
+				}
+			}
+		}
+		_, err = admin.DeleteRecords(w.Context(), "t", 0, exact+3)
+		check(t, err)
+		changes, err := reset(sdk.ResetTo{Position: sdk.Earliest})
+		check(t, err)
+		if want := []int64{jump, 0}; !reflect.DeepEqual([]int64{changes[0].To, changes[1].To}, want) {
+			t.Errorf("to the log start, in the cut: %+v", changes)
 		}
 	})
 }
