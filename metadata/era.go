@@ -44,6 +44,74 @@ func (s *State) Cut(slot Slot, offset int64) *Cut {
 	return nil
 }
 
+// Cuts are those of one slot, ascending, none over another.
+type Cuts []Cut
+
+// SlotCuts are the cuts of a slot; those that overlap are one.
+func (s *State) SlotCuts(slot Slot) (cuts Cuts) {
+	for _, c := range s.Cuts {
+		switch last := len(cuts) - 1; {
+		case c.Slot != slot:
+		case last >= 0 && c.From < cuts[last].To:
+			cuts[last].To = max(cuts[last].To, c.To)
+		default:
+			cuts = append(cuts, c)
+		}
+	}
+	return cuts
+}
+
+// At is the cut that holds the offset, or nil.
+func (cs Cuts) At(offset int64) *Cut {
+	for i := range cs {
+		if c := &cs[i]; c.From <= offset && offset < c.To {
+			return c
+		}
+	}
+	return nil
+}
+
+// Past is the offset, or the next one that is in none of them.
+func (cs Cuts) Past(offset int64) int64 {
+	for _, c := range cs {
+		if c.From <= offset && offset < c.To {
+			offset = c.To
+		}
+	}
+	return offset
+}
+
+// Count is how many of the offsets [from, to), at most, stand for records, 0 if to is below from: all but those of cuts up to a jump. What was given twice
+// is a cut of its own, and has records that who comes from before it reads.
+func (cs Cuts) Count(from, to int64) int64 {
+	n := max(to-from, 0)
+	for _, c := range cs {
+		if c.To%EraStep == 0 {
+			n -= max(min(c.To, to)-max(c.From, from), 0)
+		}
+	}
+	return n
+}
+
+// Shift is the offset that is n further on from the offset from, or with n < 0 further back, of those that are in none of them.
+func (cs Cuts) Shift(from, n int64) int64 {
+	to := from + n
+	if n < 0 {
+		for _, c := range slices.Backward(cs) {
+			if c.From < from && to < c.To {
+				to -= min(c.To, from) - c.From
+			}
+		}
+		return to
+	}
+	for _, c := range cs {
+		if c.To > from && to >= c.From {
+			to += c.To - max(c.From, from)
+		}
+	}
+	return to
+}
+
 // Era is era/<number>.json in the bucket, which says so even to a table that does not know of it. It is put before anything else of a repair, and never changed.
 type Era struct {
 	Number int64     // the first is 1

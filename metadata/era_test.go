@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,4 +79,51 @@ func FuzzCuts(f *testing.F) {
 			t.Errorf("%x is %+v", packed, cuts)
 		}
 	})
+}
+
+// Counting and shifting against a look at each offset.
+func TestCutsAgainstAScan(t *testing.T) {
+	const step = metadata.EraStep
+	s := metadata.State{Cuts: []metadata.Cut{{Slot: 1, From: 0, To: step}, {Slot: 2, From: step - 27, To: step - 24}, {Slot: 2, From: step - 25, To: step - 21},
+		{Slot: 2, From: step - 10, To: step - 8}, {Slot: 2, From: step - 8, To: step}, {Slot: 3, From: 1, To: step}}}
+	cuts := s.SlotCuts(2)
+	if len(cuts) != 3 {
+		t.Fatalf("%+v", cuts)
+	}
+	const low, end = step - 30, step + 10
+	var valid []int64 // offsets in no cut
+	for o := low; o < end; o++ {
+		in := s.Cut(2, o) != nil
+		if past := cuts.Past(o); (cuts.At(o) != nil) != in || (past == o) == in || past < o || s.Cut(2, past) != nil || in && s.Cut(2, past-1) == nil {
+			t.Errorf("%d: %+v, past it %d", o, cuts.At(o), past)
+		}
+		if !in {
+			valid = append(valid, o)
+		}
+	}
+	for from := low; from < end; from++ {
+		for to := low; to < end; to++ {
+			count, n := int64(0), int64(0)
+			for o := from; o < to; o++ {
+				if c := s.Cut(2, o); c == nil || c.To != step { // a record, or one of two
+					count++
+				}
+				if slices.Contains(valid, o) {
+					n++
+				}
+			}
+			if got := cuts.Count(from, to); got != count {
+				t.Errorf("[%d, %d): %d, want %d", from, to, got, count)
+			}
+			if s.Cut(2, to) != nil || n == 0 {
+				continue
+			}
+			if got := cuts.Shift(from, n); got != to {
+				t.Errorf("%d on from %d: %d, want %d", n, from, got, to)
+			}
+			if got := cuts.Shift(to, -n); s.Cut(2, from) == nil && got != from {
+				t.Errorf("%d back from %d: %d, want %d", n, to, got, from)
+			}
+		}
+	}
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/varvelog/varve/metadata"
 )
 
-// PartitionLoad is a partition's offsets and its part of the topic. Records counts what is retained. The recent figures are of the commits that the
-// index holds outside the archive and that one more read reaches: the last 64 to 128 of the lane. Shares are of the topic, 0 to 1.
+// PartitionLoad is a partition's offsets and its part of the topic. Records counts the offsets that are retained, without those that a repair has cut out.
+// The recent figures are of the commits that the index holds outside the archive and that one more read reaches: the last 64 to 128 of the lane. Shares are
+// of the topic, 0 to 1.
 type PartitionLoad struct {
 	Partition     int     `json:"partition"`
 	Start         int64   `json:"start"`
@@ -94,7 +95,7 @@ func (a *Admin) laneLoad(ctx context.Context, t *metadata.Topic, lane metadata.L
 		at := t.Place(p)
 		if at.Lane == lane {
 			start, end := state.Starts[at.Slot], head.Ends[at.Slot]
-			load = append(load, PartitionLoad{Partition: p, Start: start, End: end, Records: end - start, RecentRecords: records[at.Slot], RecentBytes: bytes[at.Slot]})
+			load = append(load, PartitionLoad{Partition: p, Start: start, End: end, Records: state.SlotCuts(at.Slot).Count(start, end), RecentRecords: records[at.Slot], RecentBytes: bytes[at.Slot]})
 		}
 	}
 	return load, nil
@@ -123,9 +124,13 @@ func (a *Admin) Offsets(ctx context.Context, topic string) ([]PartitionOffsets, 
 	if a.log.remote != nil {
 		return a.log.remote.offsets(ctx, topic)
 	}
-	offsets, err := a.log.offsets(ctx, t)
+	all, err := a.log.offsets(ctx, t)
 	if err != nil {
 		return nil, inTopic(topic, err)
+	}
+	offsets := make([]PartitionOffsets, len(all))
+	for p := range all {
+		offsets[p] = all[p].PartitionOffsets
 	}
 	return offsets, nil
 }

@@ -83,7 +83,11 @@ func (e *RangeError) Error() string {
 	if e.Err == ErrTombstones {
 		return fmt.Sprintf("topic %q partition %d: offset %d: %v, up to %d: what was made of the records before it has to be made anew", e.Topic, e.Partition, e.Offset, e.Err, e.CutTo)
 	}
-	return fmt.Sprintf("topic %q partition %d: offset %d: %v; valid are %d to %d", e.Topic, e.Partition, e.Offset, e.Err, e.Start, e.End)
+	start := e.Start
+	if e.Err == ErrRewritten { // and the log start is in the cut
+		start = e.CutTo
+	}
+	return fmt.Sprintf("topic %q partition %d: offset %d: %v; valid are %d to %d", e.Topic, e.Partition, e.Offset, e.Err, start, e.End)
 }
 
 func (e *RangeError) Unwrap() error { return e.Err }

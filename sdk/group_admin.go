@@ -33,11 +33,12 @@ type GroupPartition struct {
 	Owner       string    `json:"owner,omitempty"` // member that holds the lease
 	Start       int64     `json:"start"`
 	End         int64     `json:"end"`
-	// Lag is the records that the group has still to read, from where it would go on now. Of what it has committed to read, Lost are gone by retention.
+	// Lag is the records that the group has still to read, from where it would go on now. Of what it has committed to read, Lost are gone by retention. Offsets
+	// that a repair has cut out are in neither.
 	Lag  int64 `json:"lag"`
 	Lost int64 `json:"lost,omitempty"`
-	// Oldest is when the next record to be read was appended, zero when there is none; Age how long ago that was; Used how much of the retention time that is:
-	// at 1 the record is being deleted. Used is 0 where records are kept for ever.
+	// Oldest is when the next record to be read was appended, zero when there is none; Age how long ago that was; Used how much of its retention the record has
+	// behind it, of the time or of the bytes, whichever is more: at 1 the record is being deleted. Used is 0 where records are kept for ever.
 	Oldest time.Time `json:"oldest,omitzero"`
 	AgeMs  int64     `json:"age_ms,omitempty"`
 	Used   float64   `json:"retention_used"`
@@ -73,8 +74,8 @@ func (a *Admin) ListGroups(ctx context.Context) ([]string, error) {
 }
 
 // DescribeGroup describes a group by strong reads: its items in one request, its topics' rows, two requests for each of their lanes, and a search for the
-// age of the next record of each partition that lags. ErrUnknownGroup if there is none. start is where members start for which nothing is
-// committed, Earliest or Latest: the lag of such partitions depends on it.
+// age of the next record of each partition that lags. Where a topic has retention.bytes, the index of what such partitions have from there on is read as well.
+// ErrUnknownGroup if there is none. start is where members start for which nothing is committed, Earliest or Latest: the lag of such partitions depends on it.
 func (a *Admin) DescribeGroup(ctx context.Context, name string, start Position) (*GroupDescription, error) {
 	if start.kind != earliest && start.kind != latest {
 		return nil, &FieldError{Field: "start", Value: start.String(), Valid: "Earliest or Latest"}
@@ -85,17 +86,11 @@ func (a *Admin) DescribeGroup(ctx context.Context, name string, start Position) 
 	}
 	d := &GroupDescription{Name: name, Created: v.group.Created, Generation: v.plan().Generation, Members: v.members(), Partitions: []GroupPartition{}}
 	for _, t := range v.topics {
-		ends, err := a.log.offsets(ctx, t) // after the commits were read: an end is never below what was committed before
+		partitions, err := a.groupPartitions(ctx, v, t, start)
 		if err != nil {
-			return nil, inTopic(t.Name, err)
+			return nil, err
 		}
-		for p := range t.Partitions {
-			g, err := a.groupPartition(ctx, v, t, ends[p], start)
-			if err != nil {
-				return nil, err
-			}
-			d.Partitions = append(d.Partitions, g)
-		}
+		d.Partitions = append(d.Partitions, partitions...)
 	}
 	return d, nil
 }
@@ -188,45 +183,6 @@ func (v *groupView) members() []GroupMember {
 		all = append(all, g)
 	}
 	return all
-}
-
-func (a *Admin) groupPartition(ctx context.Context, v *groupView, t *metadata.Topic, ends PartitionOffsets, start Position) (GroupPartition, error) {
-	c := v.at(t, ends.Partition)
-	g := GroupPartition{TopicPartition: TopicPartition{t.Name, ends.Partition}, Committed: c.Offset, CommittedAt: c.At, Metadata: c.Metadata,
-		Start: ends.Start, End: max(ends.End, c.Offset)}
-	for _, m := range v.plan().Members {
-		if m.Session == c.Lease.Session {
-			g.Owner = m.Name
-		}
-	}
-	next := c.Offset
-	switch {
-	case next == metadata.NoOffset && start.kind == latest:
-		next = g.End
-	case next == metadata.NoOffset:
-		next = g.Start
-	case next < g.Start:
-		g.Lost = g.Start - next
-		next = g.Start
-	}
-	if g.Lag = g.End - next; g.Lag == 0 {
-		return g, nil
-	}
-	appended, err := a.log.appendedAt(ctx, t, ends.Partition, next)
-	if err != nil || appended.IsZero() {
-		return g, err
-	}
-	now, ok := a.log.table.ServiceTime()
-	if !ok {
-		now = a.log.env.Now()
-	}
-	g.Oldest = appended
-	age := max(now.Sub(appended), 0)
-	g.AgeMs = age.Milliseconds()
-	if t.Config.Retention > 0 {
-		g.Used = age.Seconds() / t.Config.Retention.Seconds()
-	}
-	return g, nil
 }
 
 // GroupActiveError refuses to change a group in which members live. It is ErrInvalid.

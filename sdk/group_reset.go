@@ -13,8 +13,8 @@ import (
 
 // ResetTo is where a group is to go on: an absolute position, or so many records from where it is. Set one of them.
 type ResetTo struct {
-	Position Position // Earliest, Latest, AtOffset or AtTime; at a time after the last record it is the end
-	Shift    int64    // records, negative for back; the result is kept within the partition
+	Position Position // Earliest, Latest, AtOffset or AtTime; at a time after the last record it is the end, and what is in a cut of a repair goes to the cut's end
+	Shift    int64    // records, negative for back, past the cuts of repairs; the result is kept within the partition
 }
 
 // GroupReset asks for committed offsets to be changed. Without Topics it is all that the group has to do with, without Partitions all of each.
@@ -34,8 +34,8 @@ type OffsetChange struct {
 	To   int64 `json:"to"`
 }
 
-// ResetGroup changes what a group has committed and returns the changes. Everything is checked first: an unknown topic or partition, or an offset outside one,
-// changes nothing. A dry run returns exactly what the run does if nothing is appended or deleted between them.
+// ResetGroup changes what a group has committed and returns the changes. Everything is checked first: an unknown topic or partition, or an offset outside one
+// or in a cut (*RangeError with the valid ranges), changes nothing. A dry run returns exactly what the run does if nothing is appended or deleted between them.
 func (a *Admin) ResetGroup(ctx context.Context, reset GroupReset) ([]OffsetChange, error) {
 	v, err := a.groupView(ctx, reset.Group)
 	if err != nil {
@@ -106,11 +106,29 @@ func (a *Admin) resetTopics(ctx context.Context, v *groupView, reset GroupReset)
 	return topics, nil
 }
 
+// check is a *RangeError for an offset at which nobody can go on: outside of the partition, or in a cut.
+func (p *bounds) check(t *metadata.Topic, offset int64) error {
+	e := &RangeError{Topic: t.Name, Partition: p.Partition, Offset: offset, Start: p.Start, End: p.End}
+	cut := p.cuts.At(offset)
+	switch {
+	case offset < p.Start:
+		e.Err = ErrExpired
+	case offset > p.End:
+		e.Err = ErrOutOfRange
+	case cut != nil:
+		e.Err, e.CutFrom, e.CutTo = ErrRewritten, cut.From, cut.To
+	default:
+		return nil
+	}
+	return e
+}
+
 // resetTo is the offset at which a partition, whose group is at from, is to go on.
-func (a *Admin) resetTo(ctx context.Context, t *metadata.Topic, p PartitionOffsets, from int64, to ResetTo) (int64, error) {
+func (a *Admin) resetTo(ctx context.Context, t *metadata.Topic, p bounds, from int64, to ResetTo) (int64, error) {
+	first := min(p.cuts.Past(p.Start), p.End)
 	switch to.Position.kind {
 	case earliest:
-		return p.Start, nil
+		return first, nil
 	case latest:
 		return p.End, nil
 	case atTime:
@@ -118,16 +136,9 @@ func (a *Admin) resetTo(ctx context.Context, t *metadata.Topic, p PartitionOffse
 		if errors.Is(err, ErrNoOffset) {
 			return p.End, nil
 		}
-		return offset, err
+		return p.cuts.Past(offset), err
 	case atOffset:
-		if o := to.Position.offset; o < p.Start || o > p.End {
-			condition := ErrExpired
-			if o > p.End {
-				condition = ErrOutOfRange
-			}
-			return 0, &RangeError{Topic: t.Name, Partition: p.Partition, Offset: o, Start: p.Start, End: p.End, Err: condition}
-		}
-		return to.Position.offset, nil
+		return to.Position.offset, p.check(t, to.Position.offset)
 	}
 	if to.Shift == 0 {
 		return 0, &FieldError{Field: "reset", Value: to.Position.String(), Valid: "a position, or a shift other than 0"}
@@ -135,5 +146,5 @@ func (a *Admin) resetTo(ctx context.Context, t *metadata.Topic, p PartitionOffse
 	if from == metadata.NoOffset {
 		return 0, fmt.Errorf("topic %q partition %d: %w: there is nothing to shift", t.Name, p.Partition, ErrNoCommit)
 	}
-	return min(max(from+to.Shift, p.Start), p.End), nil
+	return min(max(p.cuts.Shift(from, min(max(to.Shift, -p.End), p.End)), first), p.End), nil
 }

@@ -21,12 +21,18 @@ type PartitionOffsets struct {
 	End       int64 `json:"end"`
 }
 
+// bounds is a partition's offsets, and its cuts.
+type bounds struct {
+	PartitionOffsets
+	cuts metadata.Cuts
+}
+
 // parallelReads is how many lanes or partitions are asked about at once where many are.
 const parallelReads = 8
 
-// offsets returns start and end of all partitions of the topic, in order, as strong reads show them: one of the state and one of the head per lane.
-func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]PartitionOffsets, error) {
-	offsets := make([]PartitionOffsets, t.Partitions)
+// offsets returns start, end and cuts of all partitions of the topic, in order, as strong reads show them: one of the state and one of the head per lane.
+func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]bounds, error) {
+	offsets := make([]bounds, t.Partitions)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelReads)
 	for _, lane := range t.Lanes {
@@ -37,7 +43,7 @@ func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]PartitionOffset
 			}
 			for slot := range metadata.Slot(metadata.SlotsPerLane) {
 				if p, ok := t.Partition(metadata.Place{Lane: lane, Slot: slot}); ok {
-					offsets[p] = PartitionOffsets{p, state.Starts[slot], head.Ends[slot]}
+					offsets[p] = bounds{PartitionOffsets{p, state.Starts[slot], head.Ends[slot]}, state.SlotCuts(slot)}
 				}
 			}
 			return nil
@@ -46,21 +52,20 @@ func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]PartitionOffset
 	return offsets, g.Wait()
 }
 
-// appendedAt is when the record at the offset, or the next that is left, was appended, by the table's service: in the archive the first of its extent. Zero
-// when there is none.
-func (l *Log) appendedAt(ctx context.Context, t *metadata.Topic, partition int, offset int64) (time.Time, error) {
+// recordAt is the extent of the record at the offset, or of the next that is left; in the archive it may begin below the offset. Nil when there is none.
+func (l *Log) recordAt(ctx context.Context, t *metadata.Topic, partition int, offset int64) (*walk.Extent, error) {
 	for c := walk.At(t, partition, offset); ; {
 		extents, next, err := l.walker.Next(ctx, c)
 		var outside *walk.RangeError
 		switch {
 		case errors.As(err, &outside), err == nil && len(extents) == 0: // retention was faster, or an eventual read does not show it yet
-			return time.Time{}, nil
+			return nil, nil
 		case err != nil:
-			return time.Time{}, l.readError(ctx, t, partition, walk.Extent{}, err)
+			return nil, l.readError(ctx, t, partition, walk.Extent{}, err)
 		}
-		for _, e := range extents {
-			if e.Count > 0 {
-				return e.First, nil
+		for i := range extents {
+			if extents[i].Count > 0 {
+				return &extents[i], nil
 			}
 		}
 		c = next

@@ -27,6 +27,7 @@ type Replay struct {
 	config replayConfig
 	starts []int64 // by partition; where the replay, or the one that it resumes, began
 	ends   []int64
+	cuts   []metadata.Cuts // as they were when it was made
 
 	mu        sync.Mutex
 	running   bool
@@ -84,7 +85,7 @@ type ReplayPosition struct {
 	End       int64 `json:"end"`
 }
 
-// ReplayProgress is how far a replay is. Offsets are those of all partitions together, Records and Bytes (of records, uncompressed) what the handler was given
+// ReplayProgress is how far a replay is. Offsets are those of all partitions together, without those that a repair has cut out, Records and Bytes (of records, uncompressed) what the handler was given
 // by this Replay.
 type ReplayProgress struct {
 	Offsets, Done  int64
@@ -123,7 +124,7 @@ func (l *Log) NewReplay(ctx context.Context, topic string, opts ...ReplayOption)
 		return nil, fmt.Errorf("topic %q: %w", topic, unread(err))
 	}
 	for _, o := range offsets {
-		r.starts, r.ends = append(r.starts, o.Start), append(r.ends, o.End)
+		r.starts, r.ends, r.cuts = append(r.starts, o.Start), append(r.ends, o.End), append(r.cuts, o.cuts)
 	}
 	r.positions = slices.Clone(r.starts)
 	if c.resume != nil {
@@ -213,10 +214,10 @@ func (r *Replay) Run(ctx context.Context, handle func(ctx context.Context, f Fet
 
 // share deals the partitions that are not done to as many readers as there are to be, the largest first, each to the one that has least. mu is held.
 func (r *Replay) share() (shares []map[int]int64) {
-	left := func(p int) int64 { return r.ends[p] - r.positions[p] }
+	left := func(p int) int64 { return r.cuts[p].Count(r.positions[p], r.ends[p]) }
 	var open []int
 	for p := range r.ends {
-		if left(p) > 0 {
+		if r.positions[p] < r.ends[p] {
 			open = append(open, p)
 		}
 	}
@@ -326,8 +327,8 @@ func (r *Replay) Progress() ReplayProgress {
 		g.Elapsed += r.log.env.Mono() - r.began
 	}
 	for p := range r.ends {
-		g.Offsets += r.ends[p] - r.starts[p]
-		g.Done += r.positions[p] - r.starts[p]
+		g.Offsets += r.cuts[p].Count(r.starts[p], r.ends[p])
+		g.Done += r.cuts[p].Count(r.starts[p], r.positions[p])
 	}
 	if g.Done > 0 && g.Done < g.Offsets {
 		g.Left = time.Duration(float64(g.Elapsed) / float64(g.Done) * float64(g.Offsets-g.Done))

@@ -66,7 +66,8 @@ func (a *app) benchReadCommand() *cobra.Command {
 		Use: "read", Short: "Measure a reader against gets", Args: exactly(),
 		Long: `Measure a reader against gets of the very segments that it reads.
 
-Every turn, raw or varve, opens the log anew, which is not timed, so that nothing comes from a cache of varve's. Latency is of one get.`,
+Every turn, raw or varve, opens the log anew, which is not timed, so that nothing comes from a cache of varve's. Latency is of one get.
+With --cold, on a directory, the system has nothing of it in its page cache either: the disk is measured, not memory.`,
 		Example: "  varve bench read --record-size 100 --recycle",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return benchmark(a, c.Context(), o, bench.Read, reportRates)
@@ -74,6 +75,7 @@ Every turn, raw or varve, opens the log anew, which is not timed, so that nothin
 	}
 	o.flags(c)
 	c.Flags().BoolVar(&o.Recycle, "recycle", false, "the reader uses the memory of what it returned again")
+	o.coldFlag(c)
 	return c
 }
 
@@ -84,7 +86,8 @@ func (a *app) benchReplayCommand() *cobra.Command {
 		Use: "replay", Short: "Measure a replay of a compacted topic against ranged gets", Args: exactly(),
 		Long: `Measure a replay of a compacted topic against gets of the very bytes that it reads, 8 MiB at a time.
 
-Every turn, raw or varve, opens the log anew, which is not timed, so that nothing comes from a cache of varve's. Latency is of one get.`,
+Every turn, raw or varve, opens the log anew, which is not timed, so that nothing comes from a cache of varve's. Latency is of one get.
+With --cold, on a directory, the system has nothing of it in its page cache either: the disk is measured, not memory.`,
 		Example: "  varve bench replay --recycle",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return benchmark(a, c.Context(), o, bench.Replay, reportRates)
@@ -92,6 +95,7 @@ Every turn, raw or varve, opens the log anew, which is not timed, so that nothin
 	}
 	o.flags(c)
 	c.Flags().BoolVar(&o.Recycle, "recycle", false, "the replay uses the memory of what it returned again")
+	o.coldFlag(c)
 	return c
 }
 
@@ -139,6 +143,25 @@ func codecNames() string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
+func (o *benchOptions) coldFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&o.Cold, "cold", false, "read from the disk: drop the log's objects from the page cache before every turn (file:// on Linux)")
+}
+
+// coldFolder is where the log's objects are, if they are to be cold.
+func (o *benchOptions) coldFolder(url string) (string, error) {
+	if !o.Cold {
+		return "", nil
+	}
+	if !bench.CanForget {
+		return "", usagef("--cold needs Linux: this system cannot be asked to forget a file")
+	}
+	folder, err := embedded.ObjectsFolder(url)
+	if err != nil {
+		return "", usagef("--cold is for a log in a directory (file://), and --log is %s: what a store's own servers keep in memory cannot be dropped from here", url)
+	}
+	return folder, nil
+}
+
 // check refuses what makes no sense, before anything is written.
 func (o *benchOptions) check() error {
 	_, known := bench.Codecs[o.Compression]
@@ -172,13 +195,17 @@ func benchmark[R any](a *app, ctx context.Context, o *benchOptions, measure func
 	if err := o.check(); err != nil {
 		return err
 	}
+	folder, err := o.coldFolder(a.url)
+	if err != nil {
+		return err
+	}
 	open, done, err := a.opener()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	shown := a.count("")
-	o.Config.Open, o.Config.Env, o.Config.Log = open, a.env, a.url
+	o.Config.Open, o.Config.Env, o.Config.Log, o.Folder = open, a.env, a.url, folder
 	o.Config.RecordSize, o.Config.SegmentBytes, o.Config.TurnBytes = int(o.recordSize), int(o.segmentBytes), int64(o.bytes)
 	o.Config.Progress = func(does string) {
 		if !shown.silent {

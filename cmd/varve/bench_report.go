@@ -58,6 +58,9 @@ func reportLatencies(a *app, r *bench.Latencies) error {
 }
 
 func benchSettings(out io.Writer, name string, s bench.Settings) {
+	if s.Cold {
+		name += " from the disk"
+	}
 	fmt.Fprintf(out, "%s on %s\nrecords of %s in segments of %s, %s, compression %s, %s payload; %s of %s or %v each\n", name, s.Log, byteSize(s.RecordSize), byteSize(s.SegmentBytes),
 		plural(s.Partitions, "partition", "partitions"), s.Compression, s.Payload, plural(s.Turns, "turn", "turns"), byteSize(s.TurnBytes), s.TurnTime)
 }

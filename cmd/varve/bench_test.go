@@ -88,6 +88,7 @@ func TestBenchRefusals(t *testing.T) {
 		{"produce --duration 0s", "--duration 0s is not more than 0"},
 		{"produce --turns 0", "--turns 0 is not 1 or more"},
 		{"produce --recycle", "unknown flag: --recycle"},
+		{"read --cold", "--cold is for a log in a directory (file://), and --log is mem://"},
 		{"e2e --rate 0", "--rate 0 is not more than 0"},
 		{"e2e --rate NaN", "--rate NaN is not more than 0"},
 		{"e2e --idle -1s", "--idle -1s is not 0 or more"},

@@ -58,7 +58,7 @@ func millis(ms int64) string {
 	return d.String()
 }
 
-// used is how much of its retention time a partition's next record has behind it.
+// used is how much of its retention a partition's next record has behind it.
 func used(p *sdk.GroupPartition) string {
 	if p.Oldest.IsZero() {
 		return "-"
@@ -73,7 +73,7 @@ const warnUsed = 0.8
 func (a *app) warn(group string, partitions []sdk.GroupPartition) {
 	for _, p := range partitions {
 		if p.Used > warnUsed {
-			a.note("warning: group %s, %s partition %d: the next record to be read has used %s of its retention time, then it is deleted", group, p.Topic, p.Partition, used(&p))
+			a.note("warning: group %s, %s partition %d: the next record to be read has used %s of its retention, then it is deleted", group, p.Topic, p.Partition, used(&p))
 		}
 	}
 }

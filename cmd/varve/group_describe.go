@@ -31,7 +31,7 @@ of life; at its TIMEOUT they take its partitions over.
 
 const partitionHelp = `COMMITTED is the next record that the group is to read, none where it has committed nothing: there LAG counts from the start. OWNER is the member that
 reads it now. LAG is the records still to be read, LOST those that retention deleted before they were. AGE is that of the next record to be read, and
-RETENTION how much of its retention time that is: at 100% it is deleted. A warning on stderr names what is above 80%.`
+RETENTION how much of its retention, of time or bytes, it has behind it: at 100% it is deleted. A warning on stderr names what is above 80%.`
 
 func (a *app) groupDescribe(ctx context.Context, name string, json bool) error {
 	return a.withLog(ctx, func(log *sdk.Log) error {

@@ -27,7 +27,8 @@ func (a *app) groupResetCommand() *cobra.Command {
 		Long: `Set where a group goes on: in all partitions that it has to do with, or in those of --topic and --partition.
 
 --to is earliest, latest (or end), an OFFSET, or a TIME in RFC 3339: the first record at or after it. --shift goes so many records on, or back
-where it is negative, and stays within the partition.
+where it is negative, and stays within the partition. Where the log was repaired, an OFFSET that stands for no record any more is refused, and
+everything else passes such offsets.
 
 Everything is checked before anything is changed. --dry-run changes nothing and prints what the run prints, but for the first line. While members
 live it is refused, or with --force their partitions are taken away: they go on at the new offsets, and what they commit late is refused.`,

@@ -405,7 +405,7 @@ func TestLagWarnsOfRetention(t *testing.T) {
 	a, _, errs := newApp("mem://", "")
 	at := sdk.TopicPartition{Topic: "t", Partition: 1}
 	a.warn("g", []sdk.GroupPartition{{TopicPartition: at, Used: 0.8, Oldest: time.UnixMilli(1)}, {TopicPartition: at, Used: 0.83, Oldest: time.UnixMilli(1)}})
-	if got := errs.String(); got != "warning: group g, t partition 1: the next record to be read has used 83% of its retention time, then it is deleted\n" {
+	if got := errs.String(); got != "warning: group g, t partition 1: the next record to be read has used 83% of its retention, then it is deleted\n" {
 		t.Errorf("%q", got)
 	}
 	url := newURL(t)

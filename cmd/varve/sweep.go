@@ -41,8 +41,9 @@ several sweeps may run at once; one that is cut off is gone on with by the next.
 A run looks at what is new since the last. --full lists every object, which finds what was passed over, such as objects that appeared days after the
 time in their names.
 
-It refuses to run where this machine's clock is over a minute off, and to delete where something that names segments cannot be read, or where nearly
-all segments looked at (20 at least, and nine of ten) are named by nothing, as after the table was put back: --force does the latter all the same.
+It refuses to run where this machine's clock is over a minute off or a repair is not finished, and to delete where something that names segments cannot be
+read, or where it looks as if the table had been put back: nearly all segments looked at (20 at least, and nine of ten) are named by nothing, or ten in a
+row of the last 25 hours. --force does the latter all the same.
 
 Exit status: 0 done, 1 refused or not finished, 2 usage.`,
 		RunE: func(c *cobra.Command, _ []string) error { return a.sweep(c.Context(), o) },

@@ -35,6 +35,7 @@ type world struct {
 	t   testing.TB
 	ctx context.Context
 	metadata.Table
+	memory *embedded.Memory
 	env    env.Env
 	now    time.Time
 	minted uint64
@@ -50,7 +51,7 @@ func newWorld(t testing.TB) *world {
 	memory, err := embedded.NewMemory(embedded.MemoryOptions{})
 	check(t, err)
 	t.Cleanup(func() { memory.Close() })
-	w := &world{t: t, ctx: t.Context(), env: env.System(), now: born, maxima: map[metadata.LaneID]metadata.Offsets{}}
+	w := &world{t: t, ctx: t.Context(), memory: memory, env: env.System(), now: born, maxima: map[metadata.LaneID]metadata.Offsets{}}
 	log, err := sdk.Open(w.ctx, "mem://", sdk.WithDriver(memory), sdk.WithCreateTable())
 	check(t, err)
 	w.Table = log.Backend().Table

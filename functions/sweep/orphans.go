@@ -25,6 +25,7 @@ type search struct {
 	after, upTo segment.ID
 	suspects    []*suspect // guarded by run.mu
 	listed      int64      // likewise, since the last deletion
+	made        *made      // likewise
 	known       int64      // of them: named by something
 }
 
@@ -65,11 +66,11 @@ func (r *run) orphans(ctx context.Context) error {
 
 // search searches from the mark up to the id upTo, and moves the mark.
 func (r *run) search(ctx context.Context, mark metadata.SweepMark, upTo segment.ID) error {
-	s := &search{run: r, upTo: upTo}
+	s := &search{run: r, upTo: upTo, made: madeSince(r.now.Add(-RestoreWindow))}
 	if !mark.To.IsZero() {
 		s.after = at(mark.To.Time().Add(-Overlap))
 	}
-	if err := each(ctx, r, r.list, func(ctx context.Context, l *lane) error { return r.recent(ctx, l, s.after, r.named.Add) }); err != nil {
+	if err := each(ctx, r, r.list, func(ctx context.Context, l *lane) error { return r.recent(ctx, l, s.after, s.isNamed) }); err != nil {
 		return err
 	}
 	units, err := s.units(ctx)
@@ -92,6 +93,13 @@ func (r *run) search(ctx context.Context, mark metadata.SweepMark, upTo segment.
 		return err
 	}
 	return r.setMark(ctx, metadata.SweepMark{To: upTo})
+}
+
+func (s *search) isNamed(id segment.ID) {
+	s.named.Add(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made.note(id)
 }
 
 func (r *run) setMark(ctx context.Context, m metadata.SweepMark) error {
@@ -247,23 +255,28 @@ func (s *search) look(n segment.ParsedName, size int64) {
 	}
 }
 
-// flush judges the suspects and deletes those that nothing names, unless that would be nearly everything.
+// flush judges the suspects and deletes those that nothing names, unless that would be nearly everything, or looks as if what names them had been forgotten.
 func (s *search) flush(ctx context.Context) error {
 	if err := s.decide(ctx, s.suspects); err != nil {
 		return err
 	}
 	var e TooMuchError
 	e.Named = s.known
+	var intake []segment.ID
 	for _, x := range s.suspects {
 		switch {
 		case x.absent:
 		case x.needed:
 			e.Named++
-		case s.unexplained(x):
+		case s.unexplained(x) && x.id.Time().After(s.repaired):
 			e.Orphans++
+			if x.id.Place() == segment.InBucket {
+				intake = append(intake, x.id)
+			}
 		}
 	}
-	if e.Orphans >= leastSuspicious && e.Orphans > 9*e.Named && !s.o.Force {
+	e.InARow = s.made.inARow(intake)
+	if tooMuch := e.Orphans >= leastSuspicious && e.Orphans > 9*e.Named; (tooMuch || e.InARow >= leastInARow) && !s.o.Force {
 		return &e
 	}
 	if err := s.remove(ctx, s.suspects); err != nil {

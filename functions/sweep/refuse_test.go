@@ -129,7 +129,7 @@ func TestTooMuch(t *testing.T) {
 	for _, c := range []struct {
 		named, orphans int
 		refused        bool
-	}{{0, 19, false}, {0, 20, true}, {2, 19, false}, {2, 30, true}, {4, 30, false}} {
+	}{{0, 9, false}, {0, 20, true}, {2, 19, false}, {2, 30, true}, {4, 30, false}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				topic, gone := w.topic("orders", 1, 1), w.topic("gone", 1, 1)
@@ -314,4 +314,89 @@ func TestBR35_Pages(t *testing.T) {
 			})
 		}
 	}
+}
+
+// After a table was put back, segments were made one after another of which it has no commit, between times of which it has: however many these are. They stay until they
+// are older than a table can be put back. Where commits lie between them they are what producers left that died.
+func TestTooManyInARow(t *testing.T) {
+	for _, c := range []struct {
+		before, forgotten, after int
+		between                  bool // each two there are commits
+		refused                  bool
+	}{{30, 9, 30, false, false}, {30, 10, 30, false, true}, {30, 60, 3, false, true}, {0, 10, 100, false, true}, {30, 60, 30, true, false}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				topic := w.topic("orders", 1, 1)
+				commit := func(n int) {
+					for range n {
+						w.fill(1, part{topic, 0, 1})
+						time.Sleep(20 * time.Second)
+					}
+				}
+				w.swept()
+				commit(c.before)
+				var dead []segment.ID
+				for range c.forgotten {
+					dead = append(dead, w.id(time.Now(), segment.InBucket))
+					w.upload(dead[len(dead)-1], part{topic, 0, 1})
+					time.Sleep(20 * time.Second)
+					if c.between {
+						commit(1)
+					}
+				}
+				commit(c.after)
+				time.Sleep(2 * time.Hour)
+				for _, dry := range []bool{true, false} {
+					o := w.options()
+					o.DryRun = dry
+					_, _, err := w.sweep(o)
+					var much *TooMuchError
+					if errors.As(err, &much) != c.refused || c.refused && much.InARow != int64(c.forgotten) {
+						t.Fatalf("dry %v: %v", dry, err)
+					}
+				}
+				for _, id := range dead {
+					if w.has(id) != c.refused {
+						t.Errorf("%s is there: %v", id, w.has(id))
+					}
+				}
+				time.Sleep(RestoreWindow)
+				w.swept()
+				for _, id := range dead {
+					if w.has(id) {
+						t.Errorf("%s is still there", id)
+					}
+				}
+				w.sound()
+			})
+		})
+	}
+}
+
+// An era that the table has not finished, or knows nothing of, refuses every sweep, with force too.
+func TestRefusesBetweenRestoreAndRepair(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		y := newBusy(w)
+		before := len(y.everything())
+		refused := func(when string) {
+			t.Helper()
+			o := y.options()
+			o.Force = true
+			_, told, err := y.sweep(o)
+			var e *UnrepairedError
+			if !errors.As(err, &e) || len(told) > 0 || len(y.everything()) != before+1 {
+				t.Errorf("%s: %v, deleted %q", when, err, names(told))
+			}
+		}
+		era, err := metadata.EncodeEra(metadata.Era{Number: 1, Begun: time.Now(), Jump: metadata.EraStep})
+		check(t, err)
+		check(t, y.bucket.Put(t.Context(), segment.EraName(1), era))
+		refused("the table knows nothing of it")
+		check(t, y.table.SetEraMark(t.Context(), metadata.EraMark{Begun: 1}))
+		refused("it is under way")
+		check(t, y.table.SetEraMark(t.Context(), metadata.EraMark{Begun: 1, Done: 1}))
+		if _, told, err := y.sweep(y.options()); err != nil || len(told) == 0 {
+			t.Errorf("when it is finished: %v, deleted %q", err, names(told))
+		}
+	})
 }

@@ -84,14 +84,22 @@ func (e *ClockError) Error() string {
 }
 
 // TooMuchError is a sweep that found nearly everything it looked at to be named by nothing: at least leastSuspicious segments of topics that are not deleted, and
-// over nine for each that is named.
+// over nine for each that is named. Or at least leastInARow of intake, of the restore window, were made one after another while none was that is named.
 type TooMuchError struct {
-	Orphans, Named int64
+	Orphans, Named, InARow int64
 }
 
-const leastSuspicious = 20
+const (
+	leastSuspicious = 20
+	leastInARow     = 10
+)
 
 func (e *TooMuchError) Error() string {
+	if e.InARow >= leastInARow {
+		return fmt.Sprintf("%d segments that nothing names were made one after another, at a time of which the table has no commit: was it put back to an earlier time? "+
+			"Then 'varve repair' first. They are kept. If they are what producers left while they did not reach the table, sweep with force, or wait until they are %v old",
+			e.InARow, RestoreWindow)
+	}
 	return fmt.Sprintf("%d segments are named by nothing and only %d by something: was the table put back to an earlier time, or is it another log's? "+
 		"They are kept. If they are what producers left that never got to commit, sweep with force", e.Orphans, e.Named)
 }

@@ -47,6 +47,7 @@ type Table interface {
 	ForgetOffsets(ctx context.Context, group string, lanes []metadata.LaneID) error
 	Identity(ctx context.Context) (id metadata.Identity, ok bool, err error)
 	Floor(ctx context.Context) (segment.ID, error)
+	EraMark(ctx context.Context) (metadata.EraMark, error)
 	ServiceTime() (now time.Time, ok bool)
 }
 
@@ -89,8 +90,10 @@ type Options struct {
 //
 //   - *ClockError: the machine's clock is off; nothing was done.
 //   - metadata.ErrWrongLog: bucket and table belong to different logs; nothing was done.
+//   - *UnrepairedError: a repair of the table is not finished; nothing was done.
 //   - ErrReferences: not all that names segments can be read. Nothing more was deleted.
-//   - *TooMuchError: nearly all of the objects looked at would go, as after a table was put back. None of those was deleted.
+//   - *TooMuchError: nearly all of the objects looked at would go, or many that were made while none was committed, as after a table was put back. None of those
+//     was deleted.
 //   - ErrDeadline: run it again.
 func Run(ctx context.Context, table Table, objects Store, o Options) (*Report, error) {
 	if o.Deadline <= 0 {
@@ -119,13 +122,14 @@ func Run(ctx context.Context, table Table, objects Store, o Options) (*Report, e
 
 // run is one sweep. What is not guarded by mu is written by one step and only read by those after it.
 type run struct {
-	table   Table
-	objects Store
-	o       Options
-	topics  *topics.Keeper
-	log     segment.LogID
-	now     time.Time  // the service's, at the start
-	floor   segment.ID // F
+	table    Table
+	objects  Store
+	o        Options
+	topics   *topics.Keeper
+	log      segment.LogID
+	now      time.Time  // the service's, at the start
+	floor    segment.ID // F
+	repaired time.Time  // what was made before it and had been forgotten a repair has brought back
 
 	list      []*lane // of topics that are there
 	lanes     map[metadata.LaneID]*lane
@@ -158,7 +162,7 @@ type lane struct {
 
 func (r *run) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		r.identify, r.checkClock, r.raise, r.listTopics, r.fence, r.readStates, r.readWorkList, r.readHeads, // what is needed
+		r.identify, r.checkClock, r.checkEra, r.raise, r.listTopics, r.fence, r.readStates, r.readWorkList, r.readHeads, // what is needed
 		r.deleted, r.superseded, r.expiredRows, r.workList, r.orphans, // what is not
 	} {
 		if err := step(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/localdev/dynamodb"
@@ -21,11 +23,13 @@ import (
 // The tests start this binary again as other processes on the same log. What such a process is to do is in its environment.
 const (
 	childLog   = "VARVE_TEST_LOG"   // its URL; set in a child only
-	childWork  = "VARVE_TEST_WORK"  // "produce" or "delete"
+	childWork  = "VARVE_TEST_WORK"  // "produce", "delete", or one of sweep_test.go's
 	childName  = "VARVE_TEST_NAME"  // begins every value that it produces
 	childCount = "VARVE_TEST_COUNT" // of records
 	childPoint = "VARVE_TEST_POINT" // at which it stops for ever,
-	childNth   = "VARVE_TEST_NTH"   // the time when it gets there for the nth time
+	childNth   = "VARVE_TEST_NTH"   // the time when it gets there for the nth time,
+	childHeld  = "VARVE_TEST_HELD"  // if set not for ever, but until its input ends
+	childClock = "VARVE_TEST_CLOCK" // how far its clocks, and that of its table, are off
 )
 
 const topicName = "t"
@@ -45,16 +49,23 @@ func child(ctx context.Context) error {
 	point := env.Point(os.Getenv(childPoint))
 	nth, _ := strconv.ParseInt(os.Getenv(childNth), 10, 64)
 	var seen atomic.Int64
+	off, _ := time.ParseDuration(os.Getenv(childClock))
 	e := env.System()
+	e.Clock = shifted{e.Clock, off}
+	input := inputEnd()
 	e.Pause = func(p env.Point) {
 		if p == point && seen.Add(1) == nth {
 			fmt.Println("paused")
+			if os.Getenv(childHeld) != "" {
+				<-input
+				point = "" // it goes on: nobody else asks, as this is the only flush
+			}
 		}
 		if p == point && seen.Load() >= nth {
 			select {} // every goroutine that gets here: a process that is stopped does nothing more
 		}
 	}
-	d := hooked{}
+	d := hooked{off: off}
 	if point == env.BeforeFence || point == env.AfterFence {
 		d.hook = dropCommits()
 	}
@@ -62,8 +73,11 @@ func child(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv(childWork) == "delete" {
+	switch work := os.Getenv(childWork); work {
+	case "delete":
 		return log.Admin().DeleteTopic(ctx, topicName)
+	case "compact", "retain", "sweep", "read":
+		return errors.Join(childLoop(ctx, log, work, e, input), log.Close())
 	}
 	n, _ := strconv.Atoi(os.Getenv(childCount))
 	return errors.Join(childProduce(ctx, log, os.Getenv(childName), n), log.Close())
@@ -88,8 +102,11 @@ func childProduce(ctx context.Context, log *sdk.Log, name string, n int) error {
 	return p.Close(ctx)
 }
 
-// hooked is the driver of file:// with a hook in its engine.
-type hooked struct{ hook dynamodb.Hook }
+// hooked is the driver of file:// with a hook in its engine, whose clock is off.
+type hooked struct {
+	hook dynamodb.Hook
+	off  time.Duration
+}
 
 func (hooked) Schemes() []string { return []string{"file"} }
 
@@ -98,7 +115,7 @@ func (d hooked) Open(ctx context.Context, u *url.URL, o sdk.DriverOptions) (sdk.
 	if err != nil {
 		return sdk.Backend{}, err
 	}
-	return openDirectory(ctx, path, dynamodb.Options{Hook: d.hook}, o)
+	return openDirectory(ctx, path, dynamodb.Options{Hook: d.hook, Now: func() time.Time { return time.Now().Add(d.off) }}, o)
 }
 
 // dropCommits loses every third commit on the way to the table, so that its outcome must be settled by a fence.
@@ -112,6 +129,24 @@ func dropCommits() dynamodb.Hook {
 	}
 }
 
+// shifted is a clock that is off.
+type shifted struct {
+	env.Clock
+	off time.Duration
+}
+
+func (s shifted) Now() time.Time { return s.Clock.Now().Add(s.off) }
+
+// inputEnd is closed when nothing more can come from the parent.
+func inputEnd() <-chan struct{} {
+	end := make(chan struct{})
+	go func() {
+		defer close(end)
+		io.Copy(io.Discard, os.Stdin)
+	}()
+	return end
+}
+
 // acked is where a record was acknowledged to be.
 type acked struct {
 	partition int
@@ -121,6 +156,7 @@ type acked struct {
 // process is a child as its parent sees it.
 type process struct {
 	*exec.Cmd
+	input io.Closer
 	lines *bufio.Scanner
 	acks  map[string]acked // by value
 }
@@ -138,10 +174,14 @@ func start(t *testing.T, url string, settings map[string]string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return &process{Cmd: c, lines: bufio.NewScanner(out), acks: map[string]acked{}}
+	return &process{Cmd: c, input: in, lines: bufio.NewScanner(out), acks: map[string]acked{}}
 }
 
 // watch reads what the child says until it is paused or ends, and tells which.

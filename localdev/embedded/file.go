@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/varvelog/varve/localdev/dynamodb"
 	"github.com/varvelog/varve/sdk"
@@ -35,6 +36,16 @@ func directory(u *url.URL) (string, error) {
 		return "", &sdk.FieldError{Field: "log URL without a directory", Value: u.String(), Valid: validFile}
 	}
 	return path, nil
+}
+
+// ObjectsFolder is the folder with the objects of the log that a file:// URL names. Nothing is opened.
+func ObjectsFolder(rawURL string) (string, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || !strings.EqualFold(u.Scheme, "file") {
+		return "", &sdk.FieldError{Field: "log URL", Value: rawURL, Valid: validFile}
+	}
+	path, err := directory(u)
+	return filepath.Join(path, objectsFolder), err
 }
 
 // prepare makes the directory if a log may be created, and otherwise makes sure that one is there: its table's file is.

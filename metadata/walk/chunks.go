@@ -81,7 +81,7 @@ func (w *Walker) ahead(ctx context.Context, c *Cursor, first int64, h *view, con
 	}
 	if c.run = min(max(2*c.run, 1), maxRun); c.run > 1 {
 		to := min(first+c.run*h.k, h.first)
-		if _, err := w.page(ctx, c.Lane, h.k, first, to); err != nil {
+		if _, err := w.page(ctx, c.Lane, h.k, first, to, metadata.Eventual); err != nil {
 			return nil, err
 		}
 	}
@@ -127,9 +127,9 @@ func (w *Walker) chunk(ctx context.Context, lane metadata.LaneID, k, first int64
 	return w.keep(c, k)
 }
 
-// page asks for the chunks of orders [from, to) in one eventual query and returns them up to the first that is missing from the answer.
-func (w *Walker) page(ctx context.Context, lane metadata.LaneID, k, from, to int64) ([]*view, error) {
-	chunks, _, err := w.table.Chunks(ctx, lane, from, to, int((to-from+k-1)/k), metadata.Eventual)
+// page asks for the chunks of orders [from, to) in one query and returns them up to the first that is missing from the answer.
+func (w *Walker) page(ctx context.Context, lane metadata.LaneID, k, from, to int64, consistency metadata.Consistency) ([]*view, error) {
+	chunks, _, err := w.table.Chunks(ctx, lane, from, to, int((to-from+k-1)/k), consistency)
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,7 @@ func (w *Walker) firstReaching(ctx context.Context, c Cursor, t, low int64, h *v
 // scan looks at the entries of the chunks from first on.
 func (w *Walker) scan(ctx context.Context, c Cursor, t, first int64, h *view) (Extent, error) {
 	for first < h.first {
-		views, err := w.page(ctx, c.Lane, h.k, first, min(first+maxPage*h.k, h.first))
+		views, err := w.page(ctx, c.Lane, h.k, first, min(first+maxPage*h.k, h.first), metadata.Eventual)
 		if err == nil && len(views) == 0 {
 			var v *view
 			v, err = w.chunk(ctx, c.Lane, h.k, first)

@@ -29,6 +29,7 @@ type Config struct {
 	Progress func(string)
 
 	Settings
+	Folder  string        // of the log's objects, if Cold
 	Recycle bool          // the reader uses its memory again
 	Rate    float64       // records per second at a trickle
 	Idle    time.Duration // before a record that comes after a pause
@@ -45,6 +46,7 @@ type Settings struct {
 	Turns        int           `json:"turns"`
 	TurnBytes    int64         `json:"turn_bytes"` // a turn ends after so many bytes of records,
 	TurnTime     time.Duration `json:"-"`          // or after this time
+	Cold         bool          `json:"cold"`       // no turn that reads finds any of the objects in the system's page cache
 }
 
 // Payloads: random bytes do not compress, letters do.

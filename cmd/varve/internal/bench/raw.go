@@ -99,14 +99,19 @@ func (r *run) bodies(objects []object) func(i int) []byte {
 	}
 }
 
-// getRaw gets objects, each stream into memory of its own, and again for as long as varve took. checked: and takes the checksum of their bytes.
+// getRaw gets objects, each stream into memory of its own, and again for as long as varve took, unless they are to be cold. checked: and takes the
+// checksum of their bytes.
 func (r *run) getRaw(ctx context.Context, s store.Getter, m *meter, streams int, checked bool, objects []object, took time.Duration) (turn, error) {
 	for len(r.buffers) < streams {
 		r.buffers = append(r.buffers, nil)
 	}
+	most := math.MaxInt
+	if r.Cold {
+		most = len(objects)
+	}
 	var done spans
 	t, err := r.measure(m, func() error {
-		return r.each(ctx, streams, len(objects), math.MaxInt, took, func(ctx context.Context, stream, i int) error {
+		return r.each(ctx, streams, len(objects), most, took, func(ctx context.Context, stream, i int) error {
 			o, start := objects[i%len(objects)], r.Env.Mono()
 			b, err := s.Get(ctx, o.name, o.off, int64(o.size), r.buffers[stream])
 			if err != nil {

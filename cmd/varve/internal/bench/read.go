@@ -64,6 +64,11 @@ func (r *run) fill(ctx context.Context) ([]object, error) {
 
 // anew runs a turn on the log opened anew: neither side has anything in its caches, nor connections that the other one lacks.
 func (r *run) anew(ctx context.Context, do func(*sdk.Log, *meter) (turn, error)) (t turn, err error) {
+	if r.Cold {
+		if err := forget(r.Folder); err != nil {
+			return turn{}, err
+		}
+	}
 	m := &meter{}
 	log, err := r.Open(ctx, m)
 	if err != nil {
