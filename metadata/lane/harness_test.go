@@ -132,6 +132,12 @@ func (f *faulty) Trim(ctx context.Context, l metadata.LaneID, from, to int64, id
 	return do(ctx, f, "Trim", func(ctx context.Context) (*metadata.Head, error) { return f.Table.Trim(ctx, l, from, to, ids) })
 }
 
+func (f *faulty) EvictProducers(ctx context.Context, image *metadata.Head, floor metadata.ProducerID, ids ...metadata.ProducerID) (*metadata.Head, error) {
+	return do(ctx, f, "EvictProducers", func(ctx context.Context) (*metadata.Head, error) {
+		return f.Table.EvictProducers(ctx, image, floor, ids...)
+	})
+}
+
 func (f *faulty) CommitAll(ctx context.Context, token string, commits []metadata.Commit) error {
 	f.mu.Lock()
 	f.tokens = append(f.tokens, token)
