@@ -140,6 +140,7 @@ func (l *lanePart) lay(s *lane.Segment, b *batch, entry metadata.SlotEntry, late
 	}
 	n := len(s.Slots)
 	if n == 0 || s.Slots[n-1].Slot != entry.Slot {
+		b.skip = 0
 		s.Slots, l.latest = append(s.Slots, entry), append(l.latest, latest)
 		return
 	}

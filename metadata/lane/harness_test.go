@@ -146,6 +146,13 @@ func (f *faulty) CommitAll(ctx context.Context, token string, commits []metadata
 	return err
 }
 
+// orders says which faults there are from now on, while calls are under way.
+func (f *faulty) orders(fault func(op string, n int) *fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = fault
+}
+
 // counts returns how often each operation was called since the last time.
 func (f *faulty) counts() map[string]int {
 	f.mu.Lock()

@@ -68,7 +68,7 @@ func TestProducers_FaultsAtEachRequest(t *testing.T) {
 			on(t, func(b *bench) {
 				for n := int64(1); n <= 10; n++ {
 					b.table.counts()
-					b.table.fault = p.decide
+					b.table.orders(p.decide)
 					first := b.append(step(1, n))
 					b.check(first, nil)
 					again := b.append(step(1, n))
@@ -76,7 +76,7 @@ func TestProducers_FaultsAtEachRequest(t *testing.T) {
 						t.Fatalf("sent again: %v", got)
 					}
 					b.check(again, lane.ErrNotAdmitted)
-					b.table.fault = nil
+					b.table.orders(nil)
 					time.Sleep(time.Minute)
 					if at, ok := b.strong().Producers[id(1)].Order(n); !ok || at != first.Order {
 						t.Fatalf("sequence %d is known at %d, %v; it is at %d", n, at, ok, first.Order)
@@ -95,7 +95,7 @@ func TestProducers_FaultsAtEachRequest(t *testing.T) {
 func TestProducers_SharedUpdateWithOneRefused(t *testing.T) {
 	on(t, func(b *bench) {
 		b.check(b.append(step(1, 1)), nil)
-		b.table.fault = plan{"Commit": {nil, {delay: time.Second}}}.decide
+		b.table.orders(plan{"Commit": {nil, {delay: time.Second}}}.decide)
 		b.commits = nil
 		blocking := b.free(b.once(step(2, 1)))
 		synctest.Wait()
@@ -188,9 +188,9 @@ func TestProducers_FaultsWhileRoomIsMade(t *testing.T) {
 				b.others(2 * metadata.ChunkOrders)
 				time.Sleep(time.Hour)
 				b.table.counts()
-				b.table.fault = p.decide
+				b.table.orders(p.decide)
 				b.check(b.append(step(100, 1), step(101, 1)), nil)
-				b.table.fault = nil
+				b.table.orders(nil)
 				time.Sleep(time.Minute)
 				h := b.strong()
 				if len(h.Producers) > metadata.MaxProducers || len(h.Producers) < metadata.MaxProducers-1 || h.Producers[id(100)].Sequence != 1 || h.Producers[id(101)].Sequence != 1 {
@@ -209,12 +209,12 @@ func TestProducers_IdleByAChunkThatIsGone(t *testing.T) {
 		}
 		b.others(3 * metadata.ChunkOrders)
 		gone := &metadata.Error{Op: "Chunk", Err: metadata.ErrNoChunk}
-		b.table.fault = func(op string, n int) *fault {
+		b.table.orders(func(op string, n int) *fault {
 			if op == "Chunk" {
 				return &fault{err: gone}
 			}
 			return nil
-		}
+		})
 		if r := b.append(step(100, 1)); !errors.Is(r.Err, metadata.ErrCorrupt) {
 			t.Fatalf("%+v", r)
 		}
