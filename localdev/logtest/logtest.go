@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/varvelog/varve/internal/env"
@@ -52,6 +53,9 @@ func New(t testing.TB) *World {
 		w.mu.Lock()
 		w.table[c.Op]++
 		w.mu.Unlock()
+		if killed, ok := ctx.Value(processKey{}).(*atomic.Bool); ok && killed.Load() {
+			return dynamodb.Dropped()
+		}
 		if w.OnTable == nil || ctx.Value(sparedKey{}) != nil {
 			return dynamodb.Fault{}
 		}
@@ -72,6 +76,14 @@ func (w *World) Must(err error) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
+}
+
+type processKey struct{}
+
+// Process is a context of requests to the table by a process that is killed, or cut off, by kill: from then on none of them gets through.
+func Process(ctx context.Context) (of context.Context, kill func()) {
+	killed := &atomic.Bool{}
+	return context.WithValue(ctx, processKey{}, killed), func() { killed.Store(true) }
 }
 
 type sparedKey struct{}
