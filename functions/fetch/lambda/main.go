@@ -1,26 +1,28 @@
-// Command lambda serves fetch behind a function URL. VARVE_LOG is the log's URL, VARVE_PRODUCE_URL where clients find the function that produces, if anywhere.
+// Command lambda serves fetch behind a function URL.
 package main
 
 import (
 	"context"
 	"log"
-	"os"
 
 	"github.com/aws/aws-lambda-go/lambdaurl"
 
+	"github.com/varvelog/varve/functions/environment"
 	"github.com/varvelog/varve/functions/fetch"
-	"github.com/varvelog/varve/sdk"
+	"github.com/varvelog/varve/functions/internal/function"
 )
 
 func main() {
-	varve, err := sdk.Open(context.Background(), os.Getenv("VARVE_LOG"))
+	f := function.Start("fetch")
+	varve, err := f.Log(context.Background())
 	if err != nil {
-		log.Fatalf("VARVE_LOG: %v", err)
+		log.Fatal(err)
 	}
-	service := fetch.New(varve, fetch.Options{ProduceURL: os.Getenv("VARVE_PRODUCE_URL"), Tell: func(e fetch.Event) {
+	service := fetch.New(varve, fetch.Options{ProduceURL: f.Values[environment.ProduceURL], Tell: func(e fetch.Event) {
 		if e.Status >= 500 {
 			log.Printf("%s %s: %d: %v", e.Method, e.Route, e.Status, e.Err)
 		}
+		f.Count(varve)
 	}})
 	lambdaurl.Start(service.Handler())
 }

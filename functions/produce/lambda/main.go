@@ -1,26 +1,27 @@
-// Command lambda serves produce behind a function URL. VARVE_LOG is the log's URL.
+// Command lambda serves produce behind a function URL.
 package main
 
 import (
 	"context"
 	"log"
-	"os"
 
 	"github.com/aws/aws-lambda-go/lambdaurl"
 
+	"github.com/varvelog/varve/functions/internal/function"
 	"github.com/varvelog/varve/functions/produce"
-	"github.com/varvelog/varve/sdk"
 )
 
 func main() {
-	varve, err := sdk.Open(context.Background(), os.Getenv("VARVE_LOG"))
+	f := function.Start("produce")
+	varve, err := f.Log(context.Background())
 	if err != nil {
-		log.Fatalf("VARVE_LOG: %v", err)
+		log.Fatal(err)
 	}
 	service := produce.New(varve, produce.Options{Tell: func(e produce.Event) {
 		if e.Status >= 500 {
 			log.Printf("%s %s: %d: %v", e.Method, e.Route, e.Status, e.Err)
 		}
+		f.Count(varve)
 	}})
 	lambdaurl.Start(service.Handler())
 }
