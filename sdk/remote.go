@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/varvelog/varve/internal/env"
+	"github.com/varvelog/varve/internal/wire"
 	"github.com/varvelog/varve/metadata"
 )
 
@@ -27,9 +28,6 @@ type remote struct {
 	checking chan struct{} // room for one: who finds out whether produce is of this log
 	checked  bool
 }
-
-// apiVersion is of the paths and bodies that this build speaks.
-const apiVersion = 1
 
 // openRemote opens https://HOST[/stage] and, on loopback, http://.
 func openRemote(ctx context.Context, u *url.URL, c *openConfig) (*Log, error) {
@@ -61,23 +59,17 @@ func openRemote(ctx context.Context, u *url.URL, c *openConfig) (*Log, error) {
 	return log, nil
 }
 
-// about is what GET /v1 says.
-type about struct {
-	LogID      string `json:"log_id"`
-	Version    int    `json:"version"`
-	ProduceURL string `json:"produce_url"`
-}
-
-func (r *remote) about(ctx context.Context, base *url.URL) (about, error) {
-	var a about
+// about asks what is served there.
+func (r *remote) about(ctx context.Context, base *url.URL) (wire.Service, error) {
+	var a wire.Service
 	if err := r.client.json(ctx, request{op: "About", method: http.MethodGet, url: base.JoinPath("v1")}, &a); err != nil {
 		if errors.Is(err, errNotFound) {
 			err = fmt.Errorf("%w: nothing of varve's answers there: %w", ErrNoLog, err)
 		}
 		return a, err
 	}
-	if a.Version != apiVersion {
-		return a, fmt.Errorf("%w: %s speaks version %d of the API, this build version %d: use the build that fits", metadata.ErrVersion, base.Host, a.Version, apiVersion)
+	if a.Version != wire.Version {
+		return a, fmt.Errorf("%w: %s speaks version %d of the API, this build version %d: use the build that fits", metadata.ErrVersion, base.Host, a.Version, wire.Version)
 	}
 	if a.LogID == "" {
 		return a, fmt.Errorf("%w: %s does not say which log it serves", ErrNoLog, base.Host)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/varvelog/varve/internal/env"
+	"github.com/varvelog/varve/internal/wire"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 	attempts    = 5
 	firstPause  = 100 * time.Millisecond
 	lastPause   = 5 * time.Second
-	longestWait = 30 * time.Second // that a Retry-After is heeded for
+	longestWait = 2 * time.Minute // that a Retry-After is heeded for
 )
 
 // client sends requests to functions.
@@ -147,7 +148,7 @@ func (c *client) read(ctx context.Context, resp *http.Response, q request) (*rep
 		after := retryAfter(resp.Header.Get("Retry-After"), c.env.Now())
 		e := remoteError(resp.StatusCode, body)
 		anew := e.Err == ErrDenied && c.auth.refused(resp.Header)
-		return nil, &failure{err: e, sent: ours && e.Code != "not_appended", after: after, anew: anew}
+		return nil, &failure{err: e, sent: ours && e.Code != wire.NotAppended, after: after, anew: anew}
 	}
 	return &reply{resp.Header, body}, nil
 }
@@ -179,6 +180,10 @@ func retryAfter(s string, now time.Time) time.Duration {
 
 // passing tells whether the same request may be answered another time.
 func passing(err error) bool {
+	var e *RemoteError
+	if errors.As(err, &e) && e.said.Retriable {
+		return true
+	}
 	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrThrottled) || errors.Is(err, errGarbage) || errors.Is(err, errNoKeys)
 }
 
@@ -227,7 +232,7 @@ func bare(err error) error {
 
 // json is call for an answer in JSON.
 func (c *client) json(ctx context.Context, q request, into any) error {
-	q.accept = "application/json"
+	q.accept = wire.JSONType
 	return c.call(ctx, q, func(r *reply) error { return decodeJSON(r.body, into) })
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/varvelog/varve/internal/wire"
 	"github.com/varvelog/varve/metadata"
 )
 
@@ -18,7 +19,7 @@ type RemoteError struct {
 	Message string
 	Err     error
 
-	fields errorFields
+	said wire.Error
 }
 
 func (e *RemoteError) Error() string {
@@ -34,46 +35,35 @@ func (e *RemoteError) Error() string {
 
 func (e *RemoteError) Unwrap() error { return e.Err }
 
-// errorFields are what an error's object says besides.
-type errorFields struct {
-	Partition *int     `json:"partition"`
-	Offset    *int64   `json:"offset"`
-	Start     int64    `json:"start"`
-	End       int64    `json:"end"`
-	CutFrom   int64    `json:"cut_from"`
-	CutTo     int64    `json:"cut_to"`
-	Members   []string `json:"members"`
-}
-
 var (
 	errNotFound = errors.New("not found")
 	errRedirect = errors.New("redirects are not followed; give the URL that they lead to")
 	errGarbage  = errors.New("the answer makes no sense")
 	errGigantic = errors.New("the answer is too long")
-	errEvicted  = errors.New("the producer's sequence cannot be verified")
-	errRewrite  = errors.New("history was rewritten")
 )
 
 // codes are the conditions that codes amount to. Other codes go by their status.
 var codes = map[string]error{
-	"unknown_topic":     ErrUnknownTopic,
-	"unknown_group":     ErrUnknownGroup,
-	"topic_gone":        ErrTopicGone,
-	"no_partition":      ErrNoPartition,
-	"unknown_partition": ErrNoPartition,
-	"record_too_large":  ErrTooLarge,
-	"too_large":         ErrTooLarge,
-	"unauthorized":      ErrDenied,
-	"throttled":         ErrThrottled,
-	"unknown_outcome":   ErrUnknown,
-	"sequence_gap":      errEvicted,
-	"producer_evicted":  errEvicted,
-	"offset_lower":      ErrBehind,
-	"offset_changed":    ErrChanged,
-	"history_rewritten": errRewrite,
-	"corrupt":           ErrCorrupt,
-	"not_supported":     ErrNotSupported,
+	wire.UnknownTopic:     ErrUnknownTopic,
+	wire.UnknownPartition: ErrNoPartition,
+	wire.UnknownGroup:     ErrUnknownGroup,
+	wire.TopicGone:        ErrTopicGone,
+	wire.OffsetLower:      ErrBehind,
+	wire.OffsetChanged:    ErrChanged,
+	wire.OffsetExpired:    ErrExpired,
+	wire.OffsetOutOfRange: ErrOutOfRange,
+	wire.HistoryRewritten: ErrRewritten,
+	wire.SequenceGap:      ErrSequenceGap,
+	wire.ProducerEvicted:  ErrProducerEvicted,
+	wire.TooManyProducers: errTooMany,
+	wire.Corrupt:          ErrCorrupt,
+	wire.NotSupported:     ErrNotSupported,
+	wire.UnknownOutcome:   ErrUnknown,
+	wire.Unauthorized:     ErrDenied,
 }
+
+// errTooMany: the lane has room for another producer when one of those it knows has been idle for long.
+var errTooMany = fmt.Errorf("%w: %w", ErrTooManyProducers, ErrThrottled)
 
 // statuses are the conditions that statuses amount to.
 var statuses = map[int]error{
@@ -94,17 +84,13 @@ const maxMessage = 500
 func remoteError(status int, body []byte) *RemoteError {
 	e := &RemoteError{Status: status}
 	var said struct {
-		Error struct {
-			Code    string `json:"code"`
-			Message string `json:"message"`
-			errorFields
-		} `json:"error"`
+		wire.Failure
 		Message string `json:"Message"` // of what stands before the function
 	}
 	if json.Unmarshal(body, &said) == nil {
-		e.Code, e.Message, e.fields = said.Error.Code, said.Error.Message, said.Error.errorFields
-		if e.Message == "" {
-			e.Message = said.Message
+		e.Message = said.Message
+		if said.Error != nil {
+			e.Code, e.Message, e.said = said.Error.Code, said.Error.Message, *said.Error
 		}
 	}
 	e.Message = strings.ToValidUTF8(e.Message[:min(len(e.Message), maxMessage)], "")
@@ -136,18 +122,23 @@ func outside(topic string, partition int, offset int64, err error) *RangeError {
 	if !errors.As(err, &e) {
 		return nil
 	}
-	r := &RangeError{Topic: topic, Partition: partition, Offset: offset, Start: e.fields.Start, End: e.fields.End}
-	switch {
-	case e.Err == errRewrite || e.Status == http.StatusRequestedRangeNotSatisfiable && e.fields.CutTo > 0:
-		r.Err, r.CutFrom, r.CutTo = ErrRewritten, e.fields.CutFrom, e.fields.CutTo
-	case e.Status != http.StatusRequestedRangeNotSatisfiable:
-		return nil
-	case offset < r.Start:
-		r.Err = ErrExpired
+	r := &RangeError{Topic: topic, Partition: partition, Offset: offset, Err: e.Err}
+	switch e.Err {
+	case ErrRewritten:
+		r.CutFrom, r.CutTo = number(e.said.CutFrom), number(e.said.CutTo)
+	case ErrExpired, ErrOutOfRange:
 	default:
-		r.Err = ErrOutOfRange
+		return nil
 	}
+	r.Start, r.End = number(e.said.Start), number(e.said.End)
 	return r
+}
+
+func number(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 // remoteReadError is what a reader's user sees of what went wrong for a partition. What may pass is ErrUnreachable.
@@ -156,6 +147,8 @@ func remoteReadError(topic string, partition int, offset int64, err error) error
 		return r
 	}
 	switch {
+	case errors.Is(err, ErrCorrupt): // how far it reaches is not said
+		return &DataError{Topic: topic, Partition: partition, From: offset, To: offset + 1, Err: err}
 	case errors.Is(err, ErrTopicGone), errors.Is(err, metadata.ErrUnknownTopic): // it was there when the reader began
 		err = ErrTopicGone
 	default:

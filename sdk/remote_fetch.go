@@ -14,15 +14,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/varvelog/varve/internal/wire"
 	"github.com/varvelog/varve/metadata/walk"
 	"github.com/varvelog/varve/segment"
 )
 
 const (
-	// maxFetch is what one request asks for. An answer may be larger by a batch for each partition.
-	maxFetch = 4 << 20
 	// maxFetched bounds an answer: one batch may be as large as decoders take.
-	maxFetched = maxFetch + maxSplitBatch
+	maxFetched = wire.MaxFetch + maxSplitBatch
 	// maxFetchParts bounds the partitions of one request, which stand in its URL.
 	maxFetchParts = 64
 	// pollWait is for how long a function is asked to wait for records. It is paid for meanwhile.
@@ -136,10 +135,10 @@ func (s *remoteSource) askAll(parts []*part, wait time.Duration) {
 // ask begins one request, if there is room for its answer. mu is held.
 func (s *remoteSource) ask(parts []*part, wait time.Duration) {
 	room := int64(s.config.bufferBytes) - s.buffered
-	if s.getting >= s.config.prefetch || s.buffered > 0 && room < min(maxFetch, int64(s.config.bufferBytes)/4) {
+	if s.getting >= s.config.prefetch || s.buffered > 0 && room < min(wire.MaxFetch, int64(s.config.bufferBytes)/4) {
 		return
 	}
-	want := min(max(room, minRange), maxFetch)
+	want := min(max(room, minRange), wire.MaxFetch)
 	questions := make([]question, len(parts))
 	for i, p := range parts {
 		p.looking = true
@@ -205,12 +204,14 @@ func (s *remoteSource) failed(q question, asked int, err error) {
 		return
 	}
 	var e *RemoteError
-	if asked > 1 && errors.As(err, &e) && e.fields.Partition != nil && *e.fields.Partition != q.part.id {
-		return
-	}
-	if asked > 1 && errors.As(err, &e) && e.fields.Partition == nil && outside("", 0, 0, err) != nil {
-		s.known[q.part].alone = true
-		return
+	if asked > 1 && errors.As(err, &e) && !passing(err) && !errors.Is(err, ErrTopicGone) && !errors.Is(err, ErrUnknownTopic) {
+		switch at := e.said.Partition; {
+		case at == nil:
+			s.known[q.part].alone = true
+			return
+		case *at != q.part.id:
+			return
+		}
 	}
 	s.trouble(q.part, remoteReadError(s.topic.Name, q.part.id, q.offset, err))
 }
@@ -256,7 +257,7 @@ func (s *remoteSource) request(ctx context.Context, questions []question, want i
 		query.Set("wait", wait.String())
 	}
 	u.RawQuery = query.Encode()
-	q := request{op: "Fetch", method: http.MethodGet, url: u, accept: batchesType, limit: maxFetched, wait: wait,
+	q := request{op: "Fetch", method: http.MethodGet, url: u, accept: wire.BatchesType, limit: maxFetched, wait: wait,
 		header: http.Header{"Varve-Topic-Id": {string(s.topic.ID)}}}
 	start := s.log.env.Mono()
 	err = s.remote.client.call(ctx, q, func(r *reply) (err error) {
@@ -278,28 +279,27 @@ func (s *remoteSource) request(ctx context.Context, questions []question, want i
 
 // readFetched reads an answer: for each partition that was asked for from an offset on, its position, and what it has of its batches.
 func readFetched(r *reply, offsets map[int]int64) (map[int]*partAnswer, error) {
-	answers, err := readPositions(r.header.Get("Varve-Positions"), offsets)
+	answers, err := readPositions(r.header.Get(wire.PositionsHeader), offsets)
 	if err != nil {
 		return nil, err
 	}
 	bad := func(format string, args ...any) (map[int]*partAnswer, error) {
 		return nil, fmt.Errorf("%w: %w: %s", ErrUnreachable, errGarbage, fmt.Sprintf(format, args...))
 	}
-	for rest := r.body; len(rest) > 0; {
-		var partition int
-		var batches []byte
-		if partition, batches, rest, err = nextFrame(rest); err != nil {
-			return bad("%v", err)
-		}
-		a := answers[partition]
+	err = wire.Frames(r.body, func(partition int32, batch []byte) error {
+		a := answers[int(partition)]
 		switch {
 		case a == nil:
-			return bad("records of partition %d, which was not asked for", partition)
+			return fmt.Errorf("records of partition %d, which was not asked for", partition)
 		case a.bytes == nil:
-			a.bytes = batches
+			a.bytes = batch
 		default:
-			a.bytes = append(a.bytes[:len(a.bytes):len(a.bytes)], batches...)
+			a.bytes = append(a.bytes, batch...)
 		}
+		return nil
+	})
+	if err != nil {
+		return bad("%v", err)
 	}
 	for p, a := range answers {
 		if a.run, err = follow(a.bytes); err != nil {

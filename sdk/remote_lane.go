@@ -310,6 +310,11 @@ func (l *remoteLane) identify(ctx context.Context) error {
 	return err
 }
 
+// forgotten tells whether the function does not know the producer as the lane does: it was evicted, or the table was put back to an earlier moment.
+func forgotten(err error) bool {
+	return errors.Is(err, ErrProducerEvicted) || errors.Is(err, ErrSequenceGap)
+}
+
 func (d *delivering) outcome(err error) Outcome {
 	var f *failure
 	switch {
@@ -330,9 +335,9 @@ func (d *delivering) judge(err error) error {
 	l := d.lane
 	switch {
 	case l.life.Err() != nil:
-	case errors.Is(err, errEvicted) && d.unknown: // the function cannot tell whether it was applied
+	case forgotten(err) && d.unknown: // the function cannot tell whether it was applied
 		return f.err
-	case errors.Is(err, errEvicted): // nothing of it was ever sent before: it may begin anew
+	case forgotten(err): // nothing of it was ever sent before: it may begin anew
 		l.sequence = 0
 	case errors.Is(err, ErrThrottled):
 		l.sink.p.mu.Lock()

@@ -2,28 +2,26 @@ package sdk
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
+	"github.com/varvelog/varve/internal/wire"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/metadata/lane"
 	"github.com/varvelog/varve/segment"
 )
 
 const (
-	// maxRequest is what the body of a request may have, compressed or not.
-	maxRequest = 4 << 20
-	// maxRequestRecords bounds the records of a request: the answer has a line for each.
-	maxRequestRecords = 20_000
 	// freshTopic is for how long a topic's row is believed: nothing that is answered to an append says that the topic has grown.
 	freshTopic = 5 * time.Minute
 )
 
 // roomInRequest is what a request has for the records of one flush, uncompressed: the rest is for headers of frames and batches.
-const roomInRequest = maxRequest - 64<<10
+const roomInRequest = min(wire.MaxBody, wire.MaxInflated) - 64<<10
 
 // remoteSink sends each lane's part of a flush as one request, under a producer id and a sequence, so that it may be repeated.
 type remoteSink struct {
@@ -36,7 +34,7 @@ type remoteSink struct {
 
 func newRemoteSink(p *Producer, r *remote) *remoteSink {
 	p.config.segmentBytes = min(p.config.segmentBytes, roomInRequest/2)
-	p.config.flushBytes, p.config.flushRecords = roomInRequest, maxRequestRecords
+	p.config.flushBytes, p.config.flushRecords = roomInRequest, wire.MaxRecords
 	return &remoteSink{p: p, r: r, asking: make(chan struct{}, 1)}
 }
 
@@ -116,11 +114,11 @@ func (s *remoteSink) seal(f *flush, part *lanePart) (*lane.Segment, error) {
 		x.partition = b.at.index
 		for _, encoded := range b.encoded {
 			at := len(x.bytes)
-			with, info, err := encoded.Finish(appendFrameHeader(x.bytes, x.partition, 0), options)
+			with, info, err := encoded.Finish(wire.AppendFrame(x.bytes, int32(x.partition), nil), options)
 			if err != nil {
 				return nil, fmt.Errorf("seal topic %q partition %d: %w", b.at.topic.row.Name, b.at.index, err)
 			}
-			appendFrameHeader(with[:at], x.partition, info.Length)
+			binary.BigEndian.PutUint32(with[at+4:], uint32(info.Length)) // of the frame, now that it is known
 			x.bytes, x.count = with, x.count+info.Count
 			encoded.Reset()
 			builders.Put(encoded)
@@ -128,8 +126,8 @@ func (s *remoteSink) seal(f *flush, part *lanePart) (*lane.Segment, error) {
 		b.encoded = nil
 		total += len(x.bytes)
 	}
-	if total > maxRequest {
-		return nil, fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, total, maxRequest)
+	if total > wire.MaxBody {
+		return nil, fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, total, wire.MaxBody)
 	}
 	return &lane.Segment{Deadline: f.deadline, Owner: sealed}, nil
 }
@@ -149,9 +147,7 @@ func (s *remoteSink) next(ctx context.Context, lost string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var made struct {
-		ID string `json:"producer_id"`
-	}
+	var made wire.Producer
 	err = s.r.client.json(ctx, request{op: "NewProducer", method: http.MethodPost, url: to.JoinPath("v1", "producers")}, &made)
 	if err != nil {
 		return "", err
@@ -175,11 +171,11 @@ type post struct {
 
 func (s *remoteSink) append(ctx context.Context, to *url.URL, o *post) (bases []int64, err error) {
 	h := http.Header{}
-	h.Set("Varve-Producer-Id", o.producer)
-	h.Set("Varve-Producer-Sequence", strconv.FormatInt(o.sequence, 10))
+	h.Set(wire.ProducerIDHeader, o.producer)
+	h.Set(wire.SequenceHeader, strconv.FormatInt(o.sequence, 10))
 	h.Set("Varve-Topic-Id", string(o.topic.ID))
 	r, err := s.r.client.send(ctx, request{op: "Produce", lane: string(o.lane), method: http.MethodPost, url: to.JoinPath("v1", "topics", o.topic.Name, "records"),
-		accept: "application/json", contentType: batchesType, header: h, body: o.body})
+		accept: wire.JSONType, contentType: wire.BatchesType, header: h, body: o.body})
 	if err != nil {
 		return nil, err
 	}
@@ -191,21 +187,14 @@ func (s *remoteSink) append(ctx context.Context, to *url.URL, o *post) (bases []
 
 // read finds the first offset of each frame in the answer; -1 for all of them where they are not known any more.
 func (o *post) read(body []byte) ([]int64, error) {
-	var said struct {
-		Results []struct {
-			Partition *int      `json:"partition"`
-			Offset    *int64    `json:"offset"`
-			Error     *struct{} `json:"error"`
-		} `json:"results"`
-		Known *bool `json:"offsets_known"`
-	}
+	var said wire.Produced
 	if err := decodeJSON(body, &said); err != nil {
 		return nil, err
 	}
 	bad := func(i int, what string) error {
 		return fmt.Errorf("%w: %w: result %d of %d: %s", ErrUnreachable, errGarbage, i, len(said.Results), what)
 	}
-	unknown := said.Known != nil && !*said.Known
+	unknown := said.OffsetsKnown != nil && !*said.OffsetsKnown
 	bases := make([]int64, 0, len(o.parts))
 	at := 0
 	for _, f := range o.parts {

@@ -8,10 +8,11 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/varvelog/varve/functions/fetch"
+	produceservice "github.com/varvelog/varve/functions/produce"
 	"github.com/varvelog/varve/sdk"
 	"github.com/varvelog/varve/segment"
 )
@@ -20,10 +21,8 @@ import (
 type stub struct {
 	log *sdk.Log
 	p   *sdk.Producer
-	b   *sdk.BatchReader
 
 	mu   sync.Mutex
-	next int64
 	seen map[string]map[int64][]byte // by producer and lane: answers by sequence
 }
 
@@ -32,56 +31,12 @@ func newStub(log *sdk.Log) http.Handler {
 	if err != nil {
 		panic(err)
 	}
-	s := &stub{log: log, p: p, b: log.NewBatchReader(), seen: map[string]map[int64][]byte{}}
-	m := http.NewServeMux()
-	m.HandleFunc("GET /v1", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, map[string]any{"service": "local", "log_id": "x", "version": 1}) })
-	m.HandleFunc("POST /v1/producers", func(w http.ResponseWriter, _ *http.Request) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.next++
-		answer(w, 201, map[string]any{"producer_id": fmt.Sprint(s.next)})
-	})
-	m.HandleFunc("POST /v1/topics/{topic}/records", s.produce)
-	m.HandleFunc("GET /v1/topics", func(w http.ResponseWriter, r *http.Request) {
-		all, err := log.Admin().ListTopics(r.Context())
-		if fails(w, err) {
-			return
-		}
-		list := []map[string]any{}
-		for _, t := range all {
-			list = append(list, map[string]any{"name": t.Name, "partitions": t.Partitions})
-		}
-		answer(w, 200, map[string]any{"topics": list})
-	})
-	m.HandleFunc("GET /v1/topics/{topic}", func(w http.ResponseWriter, r *http.Request) {
-		t, err := log.Admin().Topic(r.Context(), r.PathValue("topic"))
-		if fails(w, err) {
-			return
-		}
-		parts := []map[string]any{}
-		for p := range t.Partitions {
-			parts = append(parts, map[string]any{"partition": p, "lane": s.lane(t, p)})
-		}
-		answer(w, 200, map[string]any{"name": t.Name, "topic_id": t.ID, "version": t.Version, "partitions": parts, "config": t.Config, "partitioner": "murmur2"})
-	})
-	m.HandleFunc("GET /v1/topics/{topic}/offsets", func(w http.ResponseWriter, r *http.Request) {
-		o, err := log.Admin().Offsets(r.Context(), r.PathValue("topic"))
-		if !fails(w, err) {
-			answer(w, 200, map[string]any{"partitions": o})
-		}
-	})
-	m.HandleFunc("GET /v1/topics/{topic}/partitions/{p}/offsets", func(w http.ResponseWriter, r *http.Request) {
-		p, _ := strconv.Atoi(r.PathValue("p"))
-		at, _ := time.Parse(time.RFC3339Nano, r.URL.Query().Get("time"))
-		o, err := log.Admin().OffsetForTime(r.Context(), r.PathValue("topic"), p, at)
-		if errors.Is(err, sdk.ErrNoOffset) {
-			answer(w, 200, map[string]any{"offset": nil})
-		} else if !fails(w, err) {
-			answer(w, 200, map[string]any{"offset": o})
-		}
-	})
-	m.HandleFunc("GET /v1/topics/{topic}/records", s.fetch)
-	return m
+	s := &stub{log: log, p: p, seen: map[string]map[int64][]byte{}}
+	all := http.NewServeMux()
+	all.HandleFunc("POST /v1/topics/{topic}/records", s.produce)
+	all.Handle("POST /v1/producers", produceservice.New(log, produceservice.Options{}).Handler())
+	all.Handle("/", fetch.New(log, fetch.Options{}).Handler())
+	return all
 }
 
 func (s *stub) lane(t *sdk.Topic, p int) string { return fmt.Sprint(t.ID, "-", p/t.LaneWidth) }
@@ -161,31 +116,4 @@ func (s *stub) produce(w http.ResponseWriter, r *http.Request) {
 	b, _ := json.Marshal(map[string]any{"results": results})
 	s.seen[key][seq] = b
 	w.Write(b)
-}
-
-func (s *stub) fetch(w http.ResponseWriter, r *http.Request) {
-	var from []sdk.ReadFrom
-	for x := range strings.SplitSeq(r.URL.Query().Get("from"), ",") {
-		var f sdk.ReadFrom
-		fmt.Sscanf(x, "%d:%d", &f.Partition, &f.Offset)
-		from = append(from, f)
-	}
-	n, _ := strconv.Atoi(r.URL.Query().Get("max_bytes"))
-	wait, _ := time.ParseDuration(r.URL.Query().Get("wait"))
-	got, err := s.b.Read(r.Context(), r.PathValue("topic"), from, n, wait)
-	if fails(w, err) {
-		return
-	}
-	var body []byte
-	var positions []string
-	for _, g := range got {
-		for _, b := range g.Batches {
-			body = binary.BigEndian.AppendUint32(body, uint32(g.Partition))
-			body = binary.BigEndian.AppendUint32(body, uint32(len(b)))
-			body = append(body, b...)
-		}
-		positions = append(positions, fmt.Sprintf("%d:%d:%d:%d", g.Partition, g.Next, g.Start, g.End))
-	}
-	w.Header().Set("Varve-Positions", strings.Join(positions, ","))
-	w.Write(body)
 }

@@ -12,25 +12,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/varvelog/varve/internal/wire"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
 )
 
 // remoteTopic is a topic as a function describes it.
 type remoteTopic struct {
-	Name       string `json:"name"`
-	ID         string `json:"topic_id"`
-	Partitions []struct {
-		Partition int    `json:"partition"`
-		Lane      string `json:"lane"`
-	} `json:"partitions"`
-	Config      map[string]string `json:"config"`
-	Partitioner string            `json:"partitioner"`
-	Version     int64             `json:"version"`
-	Keyed       bool              `json:"keyed"`
-	RetentionMs *int64            `json:"effective_retention_ms"`
-	Stored      []string          `json:"stored_classes"`
-
+	wire.Topic
 	row *metadata.Topic // as far as it is known: places, partitions, configuration
 }
 
@@ -40,7 +29,7 @@ func (r *remote) topic(ctx context.Context, name string) (*remoteTopic, error) {
 		return nil, err
 	}
 	t := &remoteTopic{}
-	if err := r.get(ctx, "Topic", r.fetch.JoinPath("v1", "topics", name), nil, t); err != nil {
+	if err := r.get(ctx, "Topic", r.fetch.JoinPath("v1", "topics", name), nil, &t.Topic); err != nil {
 		return nil, ofTopic(err)
 	}
 	if t.Name != name {
@@ -93,11 +82,8 @@ func (t *remoteTopic) strange(format string, args ...any) error {
 // public is the topic as users see it.
 func (t *remoteTopic) public() *Topic {
 	p := &Topic{Name: t.Name, ID: t.ID, Version: t.Version, Partitions: t.row.Partitions, LaneWidth: t.row.LaneWidth, Lanes: len(t.row.Lanes), Keyed: t.Keyed,
-		Config: t.row.Config.Map(), RetentionMs: -1, Stored: t.Stored}
-	switch keep := t.row.Config.Retention; {
-	case t.RetentionMs != nil:
-		p.RetentionMs = *t.RetentionMs
-	case keep >= 0:
+		Config: t.row.Config.Map(), RetentionMs: -1}
+	if keep := t.row.Config.Retention; keep >= 0 {
 		p.RetentionMs = keep.Milliseconds()
 	}
 	return p
@@ -123,11 +109,7 @@ func (r *remote) describe(ctx context.Context, l *Log, name string) (*Topic, err
 
 // list is Admin.ListTopics.
 func (r *remote) list(ctx context.Context) ([]*Topic, error) {
-	var all struct {
-		Topics []struct {
-			Name string `json:"name"`
-		} `json:"topics"`
-	}
+	var all wire.Topics
 	if err := r.get(ctx, "Topics", r.fetch.JoinPath("v1", "topics"), nil, &all); err != nil {
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
@@ -170,25 +152,23 @@ func (r *remote) load(ctx context.Context, t *Topic) (*Description, error) {
 
 // offsets is Admin.Offsets.
 func (r *remote) offsets(ctx context.Context, topic string) ([]PartitionOffsets, error) {
-	var all struct {
-		Partitions []PartitionOffsets `json:"partitions"`
-	}
+	var all wire.Offsets
 	if err := r.get(ctx, "Offsets", r.fetch.JoinPath("v1", "topics", topic, "offsets"), nil, &all); err != nil {
 		return nil, fmt.Errorf("topic %q: %w", topic, ofTopic(err))
 	}
+	offsets := make([]PartitionOffsets, len(all.Partitions))
 	for i, p := range all.Partitions {
+		offsets[i] = PartitionOffsets(p)
 		if p.Partition != i || p.Start < 0 || p.End < p.Start {
 			return nil, fmt.Errorf("topic %q: %w: %w: offsets of partition %d, [%d, %d), where those of %d should be", topic, ErrUnreachable, errGarbage, p.Partition, p.Start, p.End, i)
 		}
 	}
-	return all.Partitions, nil
+	return offsets, nil
 }
 
 // offsetForTime is Admin.OffsetForTime.
 func (r *remote) offsetForTime(ctx context.Context, topic string, partition int, at time.Time) (int64, error) {
-	var found struct {
-		Offset *int64 `json:"offset"`
-	}
+	var found wire.OffsetAt
 	u := r.fetch.JoinPath("v1", "topics", topic, "partitions", strconv.Itoa(partition), "offsets")
 	err := r.get(ctx, "OffsetForTime", u, url.Values{"time": {at.UTC().Format(time.RFC3339Nano)}}, &found)
 	switch {
