@@ -80,7 +80,9 @@ func (a *Admin) CommitGroupOffsets(ctx context.Context, group, topic string, off
 	return a.log.remote.commitGroup(ctx, group, topic, offsets)
 }
 
-func (r *remote) groupURL(group string) *url.URL { return r.fetch.JoinPath("v1", "groups", group, "offsets") }
+func (r *remote) groupURL(group string) *url.URL {
+	return r.fetch.JoinPath("v1", "groups", group, "offsets")
+}
 
 func (r *remote) groupOffsets(ctx context.Context, group, topic string) ([]GroupOffset, error) {
 	if err := metadata.ValidateName("topic", topic); err != nil {

@@ -98,7 +98,7 @@ func (w *world) create(log *sdk.Log, t sdk.NewTopic) {
 
 func (w *world) producer(log *sdk.Log, opts ...sdk.ProducerOption) *sdk.Producer {
 	w.t.Helper()
-	p, err := log.NewProducer(opts...)
+	p, err := reach(w.t, log, nil).NewProducer(opts...)
 	w.must(err)
 	return p
 }

@@ -256,7 +256,7 @@ func (b *bench) append(lane metadata.LaneID, e metadata.Entry) metadata.Offsets 
 
 // reader makes a reader that is closed with the test.
 func (b *bench) reader(topic string, opts ...sdk.ReaderOption) *sdk.Reader {
-	r, err := b.log.NewReader(b.ctx, topic, opts...)
+	r, err := reach(b.t, b.log, b.counts).NewReader(b.ctx, topic, opts...)
 	check(b.t, err)
 	b.t.Cleanup(func() { r.Close() })
 	return r

@@ -141,14 +141,24 @@ func number(n *int64) int64 {
 	return *n
 }
 
+// remoteDataError is damage that was met at an offset. Where the function does not say how far it reaches, it is that offset.
+func remoteDataError(topic string, partition int, offset int64, err error) error {
+	d := &DataError{Topic: topic, Partition: partition, From: offset, To: offset + 1, Object: "over HTTP", Err: err}
+	var e *RemoteError
+	if errors.As(err, &e) && number(e.said.End) > offset {
+		d.From, d.To = number(e.said.Offset), number(e.said.End)
+	}
+	return d
+}
+
 // remoteReadError is what a reader's user sees of what went wrong for a partition. What may pass is ErrUnreachable.
 func remoteReadError(topic string, partition int, offset int64, err error) error {
 	if r := outside(topic, partition, offset, err); r != nil {
 		return r
 	}
 	switch {
-	case errors.Is(err, ErrCorrupt): // how far it reaches is not said
-		return &DataError{Topic: topic, Partition: partition, From: offset, To: offset + 1, Err: err}
+	case errors.Is(err, ErrCorrupt):
+		return remoteDataError(topic, partition, offset, err)
 	case errors.Is(err, ErrTopicGone), errors.Is(err, metadata.ErrUnknownTopic): // it was there when the reader began
 		err = ErrTopicGone
 	default:

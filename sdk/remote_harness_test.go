@@ -13,12 +13,16 @@ import (
 	"github.com/varvelog/varve/sdk"
 )
 
-// far is a log that is reached over HTTP, beside the world that it lives in. The functions are called in this process, through the client's transport: so
-// it may live in virtual time.
+// far is a log that is reached over HTTP, beside the world that it lives in.
 type far struct {
 	*world
-	log     *sdk.Log // over HTTP
-	near    *sdk.Log // the functions' own
+	*hop
+	log  *sdk.Log // over HTTP
+	near *sdk.Log // the functions' own
+}
+
+// hop is the network between a client and the functions, which are called in this process, through the client's transport: so it may be in virtual time.
+type hop struct {
 	handler http.Handler
 
 	mu    sync.Mutex
@@ -43,31 +47,37 @@ const (
 )
 
 func newFar(t testing.TB, opts ...sdk.Option) *far {
-	f := &far{world: newWorld(t), count: map[string]int{}}
+	f := &far{world: newWorld(t)}
 	f.near = f.open()
-	f.handler = newHandler(t, f.near)
+	f.hop = newHop(t, f.near)
 	f.log = f.dial(opts...)
 	return f
 }
 
 // dial opens the log over HTTP, as one more process would.
-func (f *far) dial(opts ...sdk.Option) *sdk.Log {
-	f.t.Helper()
+func (f *far) dial(opts ...sdk.Option) *sdk.Log { return f.hop.dial(f.t, opts...) }
+
+func newHop(t testing.TB, log *sdk.Log) *hop {
+	return &hop{handler: newHandler(t, log), count: map[string]int{}}
+}
+
+func (f *hop) dial(t testing.TB, opts ...sdk.Option) *sdk.Log {
+	t.Helper()
 	log, err := sdk.Open(context.Background(), "http://localhost", append(opts, sdk.WithTransport(f))...)
-	f.must(err)
-	f.t.Cleanup(func() { f.must(log.Close()) })
+	check(t, err)
+	t.Cleanup(func() { log.Close() })
 	return log
 }
 
 // befall says what happens to each request from now on. nil: nothing.
-func (f *far) befall(fault func(r *http.Request) mishap) {
+func (f *hop) befall(fault func(r *http.Request) mishap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fault = fault
 }
 
 // requests returns the counts since it was called last.
-func (f *far) requests() map[string]int {
+func (f *hop) requests() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.count
@@ -78,7 +88,7 @@ func (f *far) requests() map[string]int {
 var errCut = errors.New("connection reset by peer")
 
 // RoundTrip is the network and the function.
-func (f *far) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f *hop) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.mu.Lock()
 	f.count[r.Method+" "+r.URL.Path]++
 	m := nothing
@@ -121,7 +131,7 @@ func (f *far) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // carryOut serves the request, whether or not anybody waits for the answer.
-func (f *far) carryOut(r *http.Request) (*http.Response, error) {
+func (f *hop) carryOut(r *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(r.Body)
 	served := r.Clone(r.Context())
 	served.Body = io.NopCloser(bytes.NewReader(body))

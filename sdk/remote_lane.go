@@ -247,7 +247,8 @@ func (l *remoteLane) deliver(parts []frames, deadline time.Duration) (bases []in
 		d.post.body = append(d.post.body, f.bytes...)
 	}
 	for {
-		ctx, cancel := l.sink.p.log.env.WithTimeout(l.life, d.left())
+		// An attempt that is under way at the deadline is waited for like one whose answer was lost: to be told is better than to ask.
+		ctx, cancel := l.sink.p.log.env.WithTimeout(l.life, d.left(true))
 		bases, err = d.attempt(ctx)
 		if err == nil {
 			cancel()
@@ -255,7 +256,7 @@ func (l *remoteLane) deliver(parts []frames, deadline time.Duration) (bases []in
 		}
 		over := d.judge(err)
 		if over == nil {
-			l.sink.p.log.env.Sleep(ctx, l.sink.r.client.pause(d.tries, err)) // its end is seen by judge
+			l.sink.p.log.env.Sleep(ctx, min(l.sink.r.client.pause(d.tries, err), d.left(d.unknown)))
 			over = d.expired()
 		}
 		cancel()
@@ -270,11 +271,11 @@ func (l *remoteLane) deliver(parts []frames, deadline time.Duration) (bases []in
 	}
 }
 
-// left is the time that is left: after the deadline only for a request that may have been applied, to hear whether it was.
-func (d *delivering) left() time.Duration {
+// left is the time that is left: after the deadline only for a request that was sent and may have been applied, to hear whether it was.
+func (d *delivering) left(sent bool) time.Duration {
 	p := d.lane.sink.p
 	left := d.deadline - p.log.env.Mono()
-	if d.unknown {
+	if sent {
 		left += p.config.settleBudget()
 	}
 	return left
@@ -357,7 +358,7 @@ func (d *delivering) expired() error {
 	if l.life.Err() != nil {
 		return fmt.Errorf("%w: %w", lane.ErrClosed, d.last)
 	}
-	if d.left() > 0 {
+	if d.left(d.unknown) > 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", lane.ErrDeadline, d.last)

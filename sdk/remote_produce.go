@@ -17,7 +17,7 @@ import (
 
 const (
 	// freshTopic is for how long a topic's row is believed: nothing that is answered to an append says that the topic has grown.
-	freshTopic = 5 * time.Minute
+	freshTopic = time.Minute
 )
 
 // roomInRequest is what a request has for the records of one flush, uncompressed: the rest is for headers of frames and batches.

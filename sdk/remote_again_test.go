@@ -1,0 +1,98 @@
+package sdk_test
+
+import (
+	"testing"
+
+	"github.com/varvelog/varve/sdk"
+)
+
+// reach is the log by which a test's producers and readers reach the one that is given. It is another one while TestRemote_Again runs.
+var reach = func(_ testing.TB, log *sdk.Log, _ sdk.Hook) *sdk.Log { return log }
+
+// TestRemote_Again runs those tests again, their producers and readers over HTTP, that are of what a producer or reader promises and not of what it asks of table
+// and store.
+func TestRemote_Again(t *testing.T) {
+	direct := reach
+	t.Cleanup(func() { reach = direct })
+	reach = func(t testing.TB, log *sdk.Log, hook sdk.Hook) *sdk.Log {
+		t.Helper()
+		h := newHop(t, log)
+		if hook == nil {
+			return h.dial(t)
+		}
+		return h.dial(t, sdk.WithHooks(hook))
+	}
+	for _, again := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"Produce_LargeFlushIsSeveralBatches", TestProduce_LargeFlushIsSeveralBatches},
+		{"Produce_UnknownTopicAndBadInputAreTyped", TestProduce_UnknownTopicAndBadInputAreTyped},
+		{"BR01_CancelledSendNeverLocksUp", TestBR01_CancelledSendNeverLocksUp},
+		{"BR01_CloseFlushes", TestBR01_CloseFlushes},
+		{"BR01_CloseCountsWhatWasNotSent", TestBR01_CloseCountsWhatWasNotSent},
+		{"BR02_OversizeRecordFailsAlone", TestBR02_OversizeRecordFailsAlone},
+		{"BR05_NullAndEmptyStayApart", TestBR05_NullAndEmptyStayApart},
+		{"BR11_WhatIsAcceptedAfterAFailureStartsAfresh", TestBR11_WhatIsAcceptedAfterAFailureStartsAfresh},
+		{"BR11_NothingFollowsAFailedUpload", TestBR11_NothingFollowsAFailedUpload},
+		{"BR13_NothingAcceptedBeforeAFailureIsToldFollowsIt", TestBR13_NothingAcceptedBeforeAFailureIsToldFollowsIt},
+		{"BR12a_ConflictsAndThrottlingAreRiddenOut", TestBR12a_ConflictsAndThrottlingAreRiddenOut},
+		{"BR41_RetryHoldsNoLockAndNoEmptyBody", TestBR41_RetryHoldsNoLockAndNoEmptyBody},
+		{"X01_FullBufferDoesNotLinger", TestX01_FullBufferDoesNotLinger},
+		{"X01_WaitersDoNotLinger", TestX01_WaitersDoNotLinger},
+		{"StalledStore_MemoryStaysBounded", TestStalledStore_MemoryStaysBounded},
+		{"Failure_AbortsTheUploadsBehindIt", TestFailure_AbortsTheUploadsBehindIt},
+		{"StalledLane_OthersGoOnAndFlushesAreBounded", TestStalledLane_OthersGoOnAndFlushesAreBounded},
+		{"Deadline_UnknownIsToldApartFromTimedOut", TestDeadline_UnknownIsToldApartFromTimedOut},
+		{"Deadline_ThrottledForEverIsTimedOut", TestDeadline_ThrottledForEverIsTimedOut},
+		{"Produce_TopicDeletedUnderTheHandle", TestProduce_TopicDeletedUnderTheHandle},
+		{"Produce_TopicReplacedBeforeItsHeadsAreGone", TestProduce_TopicReplacedBeforeItsHeadsAreGone},
+		{"Produce_GrowthAndConfigAreLearnt", TestProduce_GrowthAndConfigAreLearnt},
+		{"Produce_MarksTheTopicBeforeTheFirstKey", TestProduce_MarksTheTopicBeforeTheFirstKey},
+		{"Produce_LogAppendTime", TestProduce_LogAppendTime},
+		{"Produce_PromisesAreInOrder", TestProduce_PromisesAreInOrder},
+		{"TryProduce_DoesNotWait", TestTryProduce_DoesNotWait},
+		{"ProduceSync_ACallerThatGivesUpDetaches", TestProduceSync_ACallerThatGivesUpDetaches},
+		{"NewProducer_RefusesSettingsThatMakeNoSense", TestNewProducer_RefusesSettingsThatMakeNoSense},
+		{"ReaderReadsWhatWasWritten", TestReaderReadsWhatWasWritten},
+		{"BR05_NullAndEmptyAreReadAsTheyWere", TestBR05_NullAndEmptyAreReadAsTheyWere},
+		{"BR08_AReaderSeesWhatAColdProcessAppends", TestBR08_AReaderSeesWhatAColdProcessAppends},
+		{"BR16_TimeLookup", TestBR16_TimeLookup},
+		{"BR16_TimesBelowTheLogStartAndBetweenMilliseconds", TestBR16_TimesBelowTheLogStartAndBetweenMilliseconds},
+		{"BR16_ARecordFromTheFarFuture", TestBR16_ARecordFromTheFarFuture},
+		{"BR17_BelowTheLogStartFollowsThePolicy", TestBR17_BelowTheLogStartFollowsThePolicy},
+		{"BR17_BelowTheLogStartIsAnErrorByDefault", TestBR17_BelowTheLogStartIsAnErrorByDefault},
+		{"BR17_PastTheEndIsAnErrorUnderEveryPolicy", TestBR17_PastTheEndIsAnErrorUnderEveryPolicy},
+		{"BR17_ALiveReaderIsOvertaken", TestBR17_ALiveReaderIsOvertaken},
+		{"BR19_RecordLargerThanTheFetchLimit", TestBR19_RecordLargerThanTheFetchLimit},
+		{"BR20_AnEmptyPartitionAnswersAfterTheWait", TestBR20_AnEmptyPartitionAnswersAfterTheWait},
+		{"BR20_WhatIsAppendedComesAtTheNextCheck", TestBR20_WhatIsAppendedComesAtTheNextCheck},
+		{"BR20_ACancelledWaitIsAnErrorAtOnce", TestBR20_ACancelledWaitIsAnErrorAtOnce},
+		{"BR20_NoPartitionWaitsForAnotherAndAnyWakes", TestBR20_NoPartitionWaitsForAnotherAndAnyWakes},
+		{"BR39_ShortBodiesAreNotData", TestBR39_ShortBodiesAreNotData},
+		{"BR18_ObjectGoneInMidRead", TestBR18_ObjectGoneInMidRead},
+		{"X02_LatestIsFixedOnce", TestX02_LatestIsFixedOnce},
+		{"X03_ManyPartitionsWaiting", TestX03_ManyPartitionsWaiting},
+		{"ReaderServesPartitionsInTurn", TestReaderServesPartitionsInTurn},
+		{"X04_SeekDropsWhatWasFetchedAhead", TestX04_SeekDropsWhatWasFetchedAhead},
+		{"RecordsStayValidUnlessRecycled", TestRecordsStayValidUnlessRecycled},
+		{"DecodedRecordsAreBounded", TestDecodedRecordsAreBounded},
+		{"BR17_ARuleIsFasterThanTheLogStart", TestBR17_ARuleIsFasterThanTheLogStart},
+		{"ExpiredIsReadWhileItIsThere", TestExpiredIsReadWhileItIsThere},
+		{"AllOfItHasExpired", TestAllOfItHasExpired},
+		{"MissingBeforeItsTimeIsDamage", TestMissingBeforeItsTimeIsDamage},
+		{"TimeLookupPassesWhatHasExpired", TestTimeLookupPassesWhatHasExpired},
+		{"BR21_BR22_DamageIsReportedOnceAndCanBePassed", TestBR21_BR22_DamageIsReportedOnceAndCanBePassed},
+		{"BR21_ABatchOfExactlyTheLimitIsRead", TestBR21_ABatchOfExactlyTheLimitIsRead},
+		{"DamagedBatchAmongOthers", TestDamagedBatchAmongOthers},
+		{"TruncatedObject", TestTruncatedObject},
+		{"BytesOfAnotherSegment", TestBytesOfAnotherSegment},
+		{"X09_HoleIsReportedAndSkippedOnlyWhenAsked", TestX09_HoleIsReportedAndSkippedOnlyWhenAsked},
+		{"ReaderUnderStaleReads", TestReaderUnderStaleReads},
+		{"BR53_WhatCouldNotBeReadIsNotAnAnswer", TestBR53_WhatCouldNotBeReadIsNotAnAnswer},
+		{"ReaderOfADeletedTopic", TestReaderOfADeletedTopic},
+		{"ReaderRefusesNonsense", TestReaderRefusesNonsense},
+	} {
+		t.Run(again.name, again.run)
+	}
+}
