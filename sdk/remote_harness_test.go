@@ -10,6 +10,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/varvelog/varve/functions/fetch"
+	produceservice "github.com/varvelog/varve/functions/produce"
+	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/sdk"
 )
 
@@ -58,7 +61,7 @@ func newFar(t testing.TB, opts ...sdk.Option) *far {
 func (f *far) dial(opts ...sdk.Option) *sdk.Log { return f.hop.dial(f.t, opts...) }
 
 func newHop(t testing.TB, log *sdk.Log) *hop {
-	return &hop{handler: newHandler(t, log), count: map[string]int{}}
+	return &hop{handler: newHandler(t, log, env.System()), count: map[string]int{}}
 }
 
 func (f *hop) dial(t testing.TB, opts ...sdk.Option) *sdk.Log {
@@ -162,5 +165,13 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// newHandler serves the log.
-func newHandler(t testing.TB, log *sdk.Log) http.Handler { return newStub(log) }
+// newHandler serves the log as a function, or the local server, does.
+func newHandler(t testing.TB, log *sdk.Log, e env.Env) http.Handler {
+	appends := produceservice.New(log, produceservice.Options{Env: e, With: []sdk.ProducerOption{sdk.WithLinger(0, 0)}})
+	all := http.NewServeMux()
+	all.Handle("POST /v1/topics/{topic}/records", appends.Handler())
+	all.Handle("POST /v1/producers", appends.Handler())
+	all.Handle("/", fetch.New(log, fetch.Options{Env: e}).Handler())
+	t.Cleanup(func() { appends.Close(ctx) })
+	return all
+}
