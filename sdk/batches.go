@@ -42,6 +42,7 @@ type ReadFrom struct {
 // Batches is what was read of a partition: whole record batches with absolute base offsets, one after another. The first may begin below the offset that was asked
 // for; offsets may be missing between them, of records that were removed.
 type Batches struct {
+	Topic      string // its id: another topic of the same name has another one
 	Partition  int
 	Batches    [][]byte
 	Next       int64 // where to go on
@@ -177,7 +178,7 @@ func (r *BatchReader) bounds(ctx context.Context, t *metadata.Topic, from []Read
 			next[lane] = head.Next
 			for i, f := range from {
 				if at := t.Place(f.Partition); at.Lane == lane {
-					read[i] = Batches{Partition: f.Partition, Next: f.Offset, Start: state.Starts[at.Slot], End: head.Ends[at.Slot]}
+					read[i] = Batches{Topic: string(t.ID), Partition: f.Partition, Next: f.Offset, Start: state.Starts[at.Slot], End: head.Ends[at.Slot]}
 				}
 			}
 			return nil
@@ -336,11 +337,20 @@ func (r *BatchReader) extent(ctx context.Context, x *taking, e walk.Extent) erro
 	}
 	split := newSplitter(e)
 	split.passed = r.mark(e, x.Next)
+	damaged := func(err error) error {
+		return &DataError{Topic: x.topic.Name, Partition: x.Partition, From: e.Base, To: e.End, Object: objectOf(e).Name(), Err: err}
+	}
+	if e.Bytes == 0 { // of which the index says that there are records in it
+		return damaged(split.total())
+	}
 	for at := split.at; !split.done() && !x.full; {
 		b, err := r.piece(ctx, e, at, pieceSize(split.next < x.Next, x.room-x.used))
 		if err != nil {
 			if errors.Is(err, store.ErrNotExist) {
 				return err
+			}
+			if errors.Is(err, store.ErrShort) {
+				return damaged(err)
 			}
 			return r.log.readError(ctx, x.topic, x.Partition, e, err)
 		}
@@ -350,7 +360,7 @@ func (r *BatchReader) extent(ctx context.Context, x *taking, e walk.Extent) erro
 		err = r.cut(x, split)
 		r.remember(e, before, split.passed)
 		if err != nil {
-			return &DataError{Topic: x.topic.Name, Partition: x.Partition, From: e.Base, To: e.End, Object: objectOf(e).Name(), Err: err}
+			return damaged(err)
 		}
 	}
 	if split.done() && !x.full {

@@ -83,6 +83,26 @@ func (p *Producer) NewProducerID() ProducerID {
 	return metadata.NewProducerID(at, p.log.env.Uint64())
 }
 
+// CheckTopic is ErrTopicGone if the topic of that name, as this producer knows it, is another one than that of the id (Topic.ID): it was created anew. What is
+// appended then goes to the one that was checked, or is ErrTopicGone.
+func (p *Producer) CheckTopic(ctx context.Context, topic, id string) error {
+	now := ""
+	for range 2 {
+		t, err := p.topic(ctx, topic)
+		if err != nil {
+			return err
+		}
+		if now = string(t.row.ID); now != id {
+			p.forget(t) // perhaps it is this producer that has not heard of it
+		}
+		p.mu.Unlock()
+		if now == id {
+			return nil
+		}
+	}
+	return fmt.Errorf("topic %q: %w: created anew as %s", topic, ErrTopicGone, now)
+}
+
 // KeyPartitionOnce is the partition of a key for AppendOnce, as KeyPartitioner chooses it. It is ErrInvalid when the topic has grown in a way that moved the key to
 // another lane: an earlier attempt of the request may have gone to the lane where the key was then, and a repeat would not be recognised. The partition has to be
 // given explicitly then.

@@ -257,16 +257,20 @@ func (s *remoteSource) request(ctx context.Context, questions []question, want i
 		query.Set("wait", wait.String())
 	}
 	u.RawQuery = query.Encode()
-	q := request{op: "Fetch", method: http.MethodGet, url: u, accept: wire.BatchesType, limit: maxFetched, wait: wait,
-		header: http.Header{"Varve-Topic-Id": {string(s.topic.ID)}}}
+	q := request{op: "Fetch", method: http.MethodGet, url: u, accept: wire.BatchesType, limit: maxFetched, wait: wait}
 	start := s.log.env.Mono()
 	err = s.remote.client.call(ctx, q, func(r *reply) (err error) {
 		answers, err = readFetched(r, offsets)
-		if err == nil && r.header.Get("Varve-Topic-Id") != "" && r.header.Get("Varve-Topic-Id") != string(s.topic.ID) {
+		if err == nil && r.header.Get(wire.TopicIDHeader) != string(s.topic.ID) {
 			err = ErrTopicGone
 		}
 		return err
 	})
+	if outside("", 0, 0, err) != nil { // of this topic, or of another that has its name now?
+		if t, now := s.remote.topic(ctx, s.topic.Name); now == nil && t.row.ID != s.topic.ID {
+			err = ErrTopicGone
+		}
+	}
 	e := FetchEvent{Object: u.Path, Duration: s.log.env.Mono() - start, Err: err}
 	for _, a := range answers {
 		if a.run.count > 0 {

@@ -173,7 +173,7 @@ func (s *remoteSink) append(ctx context.Context, to *url.URL, o *post) (bases []
 	h := http.Header{}
 	h.Set(wire.ProducerIDHeader, o.producer)
 	h.Set(wire.SequenceHeader, strconv.FormatInt(o.sequence, 10))
-	h.Set("Varve-Topic-Id", string(o.topic.ID))
+	h.Set(wire.TopicIDHeader, string(o.topic.ID))
 	r, err := s.r.client.send(ctx, request{op: "Produce", lane: string(o.lane), method: http.MethodPost, url: to.JoinPath("v1", "topics", o.topic.Name, "records"),
 		accept: wire.JSONType, contentType: wire.BatchesType, header: h, body: o.body})
 	if err != nil {

@@ -42,8 +42,9 @@ func (s *Service) records(ctx context.Context, c *api.Call) error {
 	if err != nil {
 		return err
 	}
+	h := c.W.Header()
+	h.Set(wire.TopicIDHeader, read[0].Topic)
 	if form == wire.BatchesType {
-		h := c.W.Header()
 		h.Set(wire.NextHeader, strconv.FormatInt(read[0].Next, 10))
 		h.Set(wire.StartHeader, strconv.FormatInt(read[0].Start, 10))
 		h.Set(wire.EndHeader, strconv.FormatInt(read[0].End, 10))
@@ -83,6 +84,7 @@ func (s *Service) several(ctx context.Context, c *api.Call) error {
 	for _, b := range read {
 		at = append(at, fmt.Sprintf("%d:%d:%d:%d", b.Partition, b.Next, b.Start, b.End))
 	}
+	c.W.Header().Set(wire.TopicIDHeader, read[0].Topic)
 	c.W.Header().Set(wire.PositionsHeader, strings.Join(at, ","))
 	c.Send(http.StatusOK, wire.BatchesType, frames(read))
 	return nil

@@ -48,9 +48,9 @@ type Error struct {
 	Size      *int64 `json:"size,omitempty"`   // of what is too large, where known
 	Limit     *int64 `json:"limit,omitempty"`
 
-	Offset  *int64 `json:"offset,omitempty"` // that was asked for
+	Offset  *int64 `json:"offset,omitempty"` // that was asked for; of damaged data, the first that cannot be read
 	Start   *int64 `json:"start,omitempty"`  // and the valid ones
-	End     *int64 `json:"end,omitempty"`
+	End     *int64 `json:"end,omitempty"`    // or, of damaged data, where what can be read goes on
 	CutFrom *int64 `json:"cut_from,omitempty"`
 	CutTo   *int64 `json:"cut_to,omitempty"`
 

@@ -27,6 +27,7 @@ const (
 	StartHeader      = "Varve-Start-Offset"
 	EndHeader        = "Varve-End-Offset"
 	PositionsHeader  = "Varve-Positions" // partition:next:start:end, separated by commas
+	TopicIDHeader    = "Varve-Topic-Id"  // of the topic that records are of; in a request to append, which must be no other of that name
 )
 
 // Limits. They are the same on a laptop and in a function, whose platform takes no more.

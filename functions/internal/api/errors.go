@@ -102,6 +102,7 @@ func detail(e *wire.Error, err error) bool {
 	}
 	var outside *sdk.RangeError
 	var large *sdk.TooLargeError
+	var damaged *sdk.DataError
 	var active *sdk.GroupActiveError
 	var frame *wire.FrameError
 	var gap *sdk.SequenceGapError
@@ -117,6 +118,8 @@ func detail(e *wire.Error, err error) bool {
 		e.Code, e.Topic, e.Retriable, e.RetryAfter = wire.TooManyProducers, many.Topic, true, &seconds
 	case errors.As(err, &outside):
 		rangeOf(e, outside)
+	case errors.As(err, &damaged):
+		e.Code, e.Topic, e.Partition, e.Offset, e.End = wire.Corrupt, damaged.Topic, &damaged.Partition, &damaged.From, &damaged.To
 	case errors.As(err, &large):
 		size, limit := int64(large.Size), int64(large.Limit)
 		e.Code, e.Topic, e.Partition, e.Size, e.Limit = wire.TooLarge, large.Topic, &large.Partition, &size, &limit
