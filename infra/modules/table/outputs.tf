@@ -1,0 +1,7 @@
+output "name" {
+  value = aws_dynamodb_table.log.name
+}
+
+output "arn" {
+  value = aws_dynamodb_table.log.arn
+}
