@@ -70,7 +70,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 func (a *app) root() *cobra.Command {
 	root := group("varve", "An append-only, partitioned log on a bucket and a table",
 		a.demoCommand(), a.devCommand(), a.topicCommand(), a.produceCommand(), a.consumeCommand(), a.replayCommand(), a.groupCommand(), a.lagCommand(),
-		a.compactCommand(), a.retainCommand(), a.sweepCommand(), a.eraseCommand(), a.verifyCommand(), a.repairCommand(), a.segmentCommand(), a.benchCommand(), a.dynamodbCommand())
+		a.compactCommand(), a.retainCommand(), a.sweepCommand(), a.eraseCommand(), a.verifyCommand(), a.repairCommand(), a.segmentCommand(), a.benchCommand(), a.costCommand(), a.dynamodbCommand())
 	root.Long = root.Short + `.
 
 The log is named by --log or VARVE_LOG:
