@@ -20,14 +20,14 @@ import (
 type costOptions struct {
 	cost.Input
 	rate, record, small, request      byteSize
-	retention, age                    days
+	retention, undelete, age          days
 	compactEvery, sweepEvery, retains days
 	json                              bool
 }
 
 func (a *app) costCommand() *cobra.Command {
 	d := cost.Default()
-	o := costOptions{Input: d, rate: byteSize(d.Rate), record: byteSize(d.Record), small: byteSize(d.Small), retention: days(d.Retention), age: days(d.Age),
+	o := costOptions{Input: d, rate: byteSize(d.Rate), record: byteSize(d.Record), small: byteSize(d.Small), retention: days(d.Retention), undelete: days(d.Undelete), age: days(d.Age),
 		compactEvery: days(d.Compact), sweepEvery: days(d.Sweep), retains: days(d.Retain)}
 	c := &cobra.Command{
 		Use: "cost", Short: "Estimate what a log would cost on AWS", Args: exactly(),
@@ -61,6 +61,7 @@ reading of history, free tiers. docs/cost.md has the formulas.`,
 	f.IntVar(&o.Readers, "readers", o.Readers, "processes that follow the log")
 	f.BoolVar(&o.Group, "group", o.Group, "readers are members of consumer groups")
 	f.Var(&o.retention, "retention", "0: for ever")
+	f.Var(&o.undelete, "undelete", "for how long the bucket keeps what was deleted, as versions; 0: it has none")
 	f.Var(&o.age, "age", "since when the log is written like that: how much there is to store, and how long numbers are")
 	f.Var(&o.compactEvery, "compact-every", "0: never")
 	f.Var(&o.sweepEvery, "sweep-every", "0: never")
@@ -79,7 +80,8 @@ func (a *app) cost(flags *pflag.FlagSet, o costOptions) error {
 	}
 	in := o.Input
 	in.Rate, in.Record, in.Small, in.Request = float64(o.rate), float64(o.record), int(o.small), float64(o.request)
-	in.Retention, in.Age, in.Compact, in.Sweep, in.Retain = time.Duration(o.retention), time.Duration(o.age), time.Duration(o.compactEvery), time.Duration(o.sweepEvery), time.Duration(o.retains)
+	in.Retention, in.Undelete, in.Age = time.Duration(o.retention), time.Duration(o.undelete), time.Duration(o.age)
+	in.Compact, in.Sweep, in.Retain = time.Duration(o.compactEvery), time.Duration(o.sweepEvery), time.Duration(o.retains)
 	e, err := cost.Of(in)
 	var bad *cost.FieldError
 	if errors.As(err, &bad) {

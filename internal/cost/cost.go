@@ -35,6 +35,7 @@ type Input struct {
 	Group   bool `json:"group"`   // they are members of consumer groups
 
 	Retention time.Duration `json:"retention"`     // 0: for ever
+	Undelete  time.Duration `json:"undelete"`      // for how long the bucket keeps what was deleted, as versions
 	Age       time.Duration `json:"age"`           // since when the log has been written like that
 	Compact   time.Duration `json:"compact-every"` // 0: never
 	Sweep     time.Duration `json:"sweep-every"`   // 0: never
@@ -46,7 +47,7 @@ func Default() Input {
 	return Input{
 		Rate: 1 << 20, Record: 1 << 10, Ratio: 1, Partitions: 8, LaneWidth: 64,
 		Producers: 1, LingerFloor: 5 * time.Millisecond, Linger: 250 * time.Millisecond, Ack: 40 * time.Millisecond, Small: 4000, Memory: 512, FunctionTime: 170 * time.Millisecond,
-		Readers: 1, Retention: 7 * 24 * time.Hour, Age: Month, Compact: 10 * time.Minute, Sweep: 24 * time.Hour, Retain: time.Hour,
+		Readers: 1, Retention: 7 * 24 * time.Hour, Undelete: 3 * 24 * time.Hour, Age: Month, Compact: 10 * time.Minute, Sweep: 24 * time.Hour, Retain: time.Hour,
 	}
 }
 
@@ -60,11 +61,12 @@ func (in Input) MarshalJSON() ([]byte, error) {
 		Ack          string `json:"ack"`
 		FunctionTime string `json:"function-time"`
 		Retention    string `json:"retention"`
+		Undelete     string `json:"undelete"`
 		Age          string `json:"age"`
 		Compact      string `json:"compact-every"`
 		Sweep        string `json:"sweep-every"`
 		Retain       string `json:"retain-every"`
-	}{plain(in), in.LingerFloor.String(), in.Linger.String(), in.Ack.String(), in.FunctionTime.String(), in.Retention.String(), in.Age.String(),
+	}{plain(in), in.LingerFloor.String(), in.Linger.String(), in.Ack.String(), in.FunctionTime.String(), in.Retention.String(), in.Undelete.String(), in.Age.String(),
 		in.Compact.String(), in.Sweep.String(), in.Retain.String()})
 }
 
@@ -110,6 +112,8 @@ func (in *Input) Check() error {
 		return bad("readers", in.Readers, "0 to 10000")
 	case in.Retention < 0 || in.Retention > 0 && in.Retention < time.Hour:
 		return bad("retention", in.Retention, "0 (for ever), or 1h or more")
+	case in.Undelete < 0 || in.Undelete > 365*24*time.Hour:
+		return bad("undelete", in.Undelete, "0 (nothing is kept) to 365 days")
 	case in.Age < time.Second || in.Age > 100*365*24*time.Hour:
 		return bad("age", in.Age, "1s to 100 years")
 	}

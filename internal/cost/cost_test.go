@@ -32,6 +32,7 @@ func TestWhatCosts(t *testing.T) {
 		"no readers":          func(in *cost.Input) { in.Producers, in.Readers = 8, 0 },
 		"no compaction":       func(in *cost.Input) { in.Producers, in.Compact = 8, 0 },
 		"a shorter retention": func(in *cost.Input) { in.Producers, in.Retention = 8, time.Hour },
+		"no versions":         func(in *cost.Input) { in.Producers, in.Undelete = 8, 0 },
 		"better compression":  func(in *cost.Input) { in.Producers, in.Ratio = 8, 0.2 },
 	} {
 		if e := estimate(t, change); e.Dollars >= base.Dollars {
@@ -88,6 +89,7 @@ func TestCheckNamesTheField(t *testing.T) {
 		"function-time":   func(in *cost.Input) { in.FunctionTime = time.Hour },
 		"readers":         func(in *cost.Input) { in.Readers = -1 },
 		"retention":       func(in *cost.Input) { in.Retention = time.Minute },
+		"undelete":        func(in *cost.Input) { in.Undelete = -1 },
 		"age":             func(in *cost.Input) { in.Age = 0 },
 		"compact-every":   func(in *cost.Input) { in.Compact = time.Second },
 		"sweep-every":     func(in *cost.Input) { in.Sweep = -1 },

@@ -158,10 +158,10 @@ func (m *model) sweep() (u Usage) {
 	segments, chunks := m.Flushes*seconds, m.rate*seconds/chunkOrders // since the last one; the chunks of a lane
 	small := segments * m.SmallShare
 	u = Usage{
-		Puts:       2 + (segments-small)/1000,
+		Puts:       3 + (segments-small)/1000,
 		Gets:       1,
 		WriteUnits: 18 + 2*m.Lanes,
-		ReadUnits:  8 + 2*m.Lanes + 256 + max(256, 128+small*m.itemBytes()/4096) + m.Lanes*m.pages(chunks, 1),
+		ReadUnits:  9 + 2*m.Lanes + 256 + max(256, 128+small*m.itemBytes()/4096) + m.Lanes*m.pages(chunks, 1),
 	}
 	if m.objects() > 1000 { // then each of its 256 collections is listed by itself
 		u.Puts += 256
@@ -202,7 +202,7 @@ func (m *model) retain() (u Usage) {
 	return all
 }
 
-// intakeLife and archiveLife are the seconds for which a segment is there.
+// intakeLife and archiveLife are the seconds until a segment is deleted.
 func (m *model) intakeLife() float64 {
 	if m.in.Compact > 0 && m.in.Sweep > 0 {
 		return m.lasts(m.every()/2 + restore.Seconds() + m.in.Sweep.Seconds()/2)
@@ -210,12 +210,7 @@ func (m *model) intakeLife() float64 {
 	return m.expires(36 * time.Hour) // a rule goes by whole days, and one more
 }
 
-func (m *model) archiveLife() float64 {
-	if m.in.Compact == 0 {
-		return 0
-	}
-	return m.expires(36 * time.Hour)
-}
+func (m *model) archiveLife() float64 { return m.expires(36 * time.Hour) }
 
 // expires is for how long what retention deletes is there.
 func (m *model) expires(later time.Duration) float64 {
@@ -239,8 +234,12 @@ func (m *model) stored() Usage {
 	}
 	perSecond := m.Flushes * m.Bytes
 	small := m.Flushes * m.SmallShare
+	intake, archive := m.lasts(m.intakeLife()+m.in.Undelete.Seconds()), 0.0
+	if m.in.Compact > 0 {
+		archive = m.lasts(m.archiveLife() + m.in.Undelete.Seconds())
+	}
 	return Usage{
-		StoreGiB: (perSecond*m.archiveLife() + max(0, perSecond-small*m.itemBytes())*m.intakeLife()) / gib,
+		StoreGiB: (perSecond*archive + max(0, perSecond-small*m.itemBytes())*intake) / gib,
 		TableGiB: (small*(m.itemBytes()+itemExtra) + m.Commits/chunkOrders*(m.chunk+itemExtra)) * life / gib,
 	}
 }
