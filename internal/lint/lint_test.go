@@ -23,7 +23,7 @@ var forbidden = map[string][]string{
 	"segment":           {"net", "os", "time/tzdata", "github.com/aws", "github.com/minio", module + "/internal/env", module + "/metadata", module + "/sdk", module + "/localdev", module + "/cmd"},
 	"segment/store":     {module + "/metadata", module + "/sdk", module + "/localdev", module + "/cmd"},
 	"metadata":          {module + "/segment/store", module + "/sdk", module + "/localdev", module + "/cmd", "github.com/minio"},
-	"sdk":               {module + "/functions", module + "/localdev", module + "/cmd"},
+	"sdk":               {module + "/functions", module + "/localdev", module + "/cmd", "go.opentelemetry.io"},
 	"localdev/dynamodb": {module},
 	"functions":         {module + "/segment/store/s3", module + "/segment/store/dir", module + "/metadata/dynamo", module + "/localdev"},
 	"internal/env":      {module},
@@ -32,6 +32,7 @@ var forbidden = map[string][]string{
 // allowed takes single imports back out of forbidden: package -> import.
 var allowed = map[string][]string{
 	"segment/store": {"net", "os", "github.com/aws", "github.com/minio", module + "/internal/env"},
+	"sdk/otel":      {"go.opentelemetry.io"},
 	// what makes a log for the tests of functions
 	"functions/internal/archivetest": {module + "/metadata/dynamo", module + "/localdev/dynamodb"},
 	// an engine of several packages may import itself
@@ -160,6 +161,9 @@ func TestRefusesWhatItShould(t *testing.T) {
 		{"metadata/dynamo", module + "/segment", false},
 		{"metadata/dynamo", module + "/segment/store", true},
 		{"sdk", module + "/localdev/embedded", true},
+		{"sdk", "go.opentelemetry.io/otel/trace", true},
+		{"sdk/otel", "go.opentelemetry.io/otel/trace", false},
+		{"sdk/otel", module + "/localdev/embedded", true},
 		{"localdev/dynamodb", module + "/segment", true},
 		{"localdev/dynamodb/expr", module + "/localdev/dynamodb", false},
 	} {
