@@ -105,6 +105,35 @@ func (t watched) Commit(ctx context.Context, c metadata.Commit) (*metadata.Head,
 	h, err := t.Table.Commit(ctx, c)
 	t.image(h)
 	t.refused(err, c)
+	t.cut(err, c)
+	return h, err
+}
+
+// cut counts segments of several requests of which some are refused: the others go again without them.
+func (t watched) cut(err error, c metadata.Commit) {
+	var refused *metadata.RefusedError
+	if !errors.As(err, &refused) || refused.Head == nil || metadata.WhyRefused(c, refused.Head) != metadata.ReasonProducer {
+		return
+	}
+	failed, all := map[int]int{}, map[int]int{}
+	for _, f := range c.FailedProducers(refused.Head) {
+		failed[f.Entry]++
+	}
+	for _, s := range c.Producers {
+		all[s.Entry]++
+	}
+	for entry, n := range failed {
+		if n < all[entry] {
+			t.p.world.Count("once: cut again")
+		}
+	}
+}
+
+func (t watched) EvictProducers(ctx context.Context, image *metadata.Head, floor metadata.ProducerID, ids ...metadata.ProducerID) (*metadata.Head, error) {
+	h, err := t.Table.EvictProducers(ctx, image, floor, ids...)
+	if err == nil {
+		t.p.world.Count("once: room made")
+	}
 	return h, err
 }
 

@@ -52,8 +52,9 @@ func TestSimulationCatches(t *testing.T) {
 			}
 			return concludeEventually{t}
 		}},
-		"batches kept after a failure": {Send: keepOn},
-		"put not waited for":           {Store: func(_ *sim.Process, s store.Store) store.Store { return hasty{s} }},
+		"batches kept after a failure":           {Send: keepOn},
+		"a request appended as whatever is next": everybodys(func(t table) table { return whateverIsNext{t} }),
+		"put not waited for":                     {Store: func(_ *sim.Process, s store.Store) store.Store { return hasty{s} }},
 	} {
 		t.Run(name, func(t *testing.T) { caught(t, oneLane(), without) })
 	}
@@ -247,6 +248,18 @@ type unconditional struct{ table }
 func (u unconditional) Commit(ctx context.Context, c metadata.Commit) (*metadata.Head, error) {
 	c.Expect, c.Tokens = nil, nil
 	return u.table.Commit(ctx, c)
+}
+
+// whateverIsNext appends a request as the one that the head wants of its producer, whichever it is.
+type whateverIsNext struct{ table }
+
+func (n whateverIsNext) Commit(ctx context.Context, c metadata.Commit) (*metadata.Head, error) {
+	for i, s := range c.Producers {
+		if h, err := n.Head(ctx, c.Lane, metadata.Strong); err == nil {
+			c.Producers[i].Sequence = h.Expected(s.ID)
+		}
+	}
+	return n.table.Commit(ctx, c)
 }
 
 // oneByOne commits to one lane after another.

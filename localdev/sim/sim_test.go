@@ -32,13 +32,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// oneLane is 16 producers and two readers on one lane whose retention class and floor change, while for some time no chunk can be written.
+// oneLane is 16 producers, 18 clients that have their requests appended by any of three processes, and two readers on one lane whose retention class and floor change, while for some time no chunk can be written.
 func oneLane() sim.Scenario {
 	return sim.Scenario{Topics: []sdk.NewTopic{{Name: topic, Partitions: 6}}, Faults: sim.Trouble(), Cast: func() (cast []sim.Actor) {
 		for i := range 16 {
 			cast = append(cast, &sim.Producer{Name: fmt.Sprintf("w%d", i), Topic: topic, Bursts: 32, Reads: i%8 == 0})
 		}
-		return append(cast, keeper("86400000", "604800000"), &sim.Reader{Name: "r0", Topic: topic}, &sim.Reader{Name: "r1", Topic: topic})
+		return append(cast, &sim.Callers{Name: "q", Topic: topic, Clients: 18, Gateways: 3, Requests: 6},
+			keeper("86400000", "604800000"), &sim.Reader{Name: "r0", Topic: topic}, &sim.Reader{Name: "r1", Topic: topic})
 	}}
 }
 
@@ -77,7 +78,8 @@ func keeper(retentions ...string) *sim.Keeper {
 func TestBR13_Simulation(t *testing.T) {
 	simulate(t, oneLane(), 2, 300, "settled: found in head", "settled: found in chunk", "settled: committed again", "settled: unknown", "told: unknown",
 		"told: prior failed", "refused: epoch", "refused: full", "spill by another", "minted anew", "small segment", "topic changed", "killed", "killed while spilling",
-		"frozen", "suspended", "cut off")
+		"frozen", "suspended", "cut off", "once: applied", "once: repeated", "once: evicted", "once: too many producers", "once: room made", "once: cut again",
+		"refused: producer")
 }
 
 // TestBR13_SimulationOfLanes plays, under the same faults and with processes that are frozen for hours and whose wall clocks are set, several lanes

@@ -108,3 +108,56 @@ func (r *rig) busy(lane metadata.LaneID) {
 	}
 	r.put(it)
 }
+
+// A producer that repeats its requests adds, in bytes, 2 + 13 for the name, 3 for the list, and for each of its numbers one and what a number of two digits a byte has:
+// a sequence of four, 4, and five orders of six digits, 5 × 5. That is 47; wn and wfloor, 4 and 17, come once. Until its sixth request it is less.
+//
+// So one is hardly ever seen in the price of a commit, and 16 are 773 bytes, three quarters of a unit with each commit and each trim, whoever commits.
+const (
+	producerSize = 47
+	onceSize     = 2 + 2 + 6 + 11
+)
+
+func TestWriteUnitsWithProducers(t *testing.T) {
+	for _, c := range []struct {
+		producers, touched, entry int
+		units                     [9]float64 // with 0 to 8 entries waiting
+	}{
+		// 900 1022 1144 1266 1388 1510 1632 1754 1876; without producers 1 1 2 2 2 2 2 2 2
+		{1, 14, 122, [9]float64{1, 1, 2, 2, 2, 2, 2, 2, 2}},
+		// 1605 1727 1849 1971 2093 2215 2337 2459 2581
+		{16, 14, 122, [9]float64{2, 2, 2, 2, 3, 3, 3, 3, 3}},
+		// 1177 1576 1975 2374 2773 3172 3571 3970 4369; without 2 2 2 3 3 4 4 4 5
+		{1, 64, 399, [9]float64{2, 2, 2, 3, 3, 4, 4, 4, 5}},
+		// 1882 2281 2680 3079 3478 3877 4276 4675 5074
+		{16, 64, 399, [9]float64{2, 3, 3, 4, 4, 4, 5, 5, 5}},
+	} {
+		t.Run(fmt.Sprint(c.producers, " ", c.touched), func(t *testing.T) {
+			r := newRig(t)
+			lane := r.lane("0123456789av-0")
+			r.busy(lane)
+			it := r.item(metadata.HeadKey(lane))
+			id := func(n int) metadata.ProducerID { return metadata.NewProducerID(born, uint64(n)) }
+			for n := range c.producers {
+				it[metadata.ProducerAttr(id(n))] = list(num(1234), num(123_450), num(123_451), num(123_452), num(123_453), num(123_449))
+			}
+			it["wn"], it["wfloor"] = num(int64(c.producers)), num(int64(id(0)-1))
+			r.put(it)
+			h := r.head(lane)
+			for waiting, want := range c.units {
+				commit := commitTo(h, wide(uint64(waiting+1), c.touched))
+				for n := range c.producers {
+					commit.Producers = append(commit.Producers, metadata.ProducerStep{ID: id(n), Sequence: int64(1235 + waiting)})
+				}
+				r.next()
+				var err error
+				h, err = r.table.Commit(r.ctx, commit)
+				r.ok(err)
+				size := baseSize + onceSize + c.producers*producerSize + (waiting+1)*c.entry
+				if got := r.calls[0].WriteUnits; len(r.calls) != 1 || got != want || want != kilobytes(size) {
+					t.Errorf("%d waiting: %v units, want %v, for %d bytes", waiting, got, want, size)
+				}
+			}
+		})
+	}
+}
