@@ -62,7 +62,7 @@ func (r *BatchReader) Read(ctx context.Context, topic string, from []ReadFrom, m
 
 // withTopic runs do with the topic's row: the one that is known, and if that turns out to be of a topic that is gone, the one that is there now.
 func (r *BatchReader) withTopic(ctx context.Context, name string, from []ReadFrom, do func(*metadata.Topic) error) error {
-	if err := r.log.live(); err != nil {
+	if err := r.log.direct("read batches as they are stored"); err != nil {
 		return err
 	}
 	for _, f := range from {

@@ -16,6 +16,9 @@ import (
 // It is fit for lanes under about 20 commits per second: it is refused if others have appended so much in between that entries were spilled which are later
 // than what Prepare has seen, one to eight commits. Done does the rest also after the producer was closed. A log that is not on DynamoDB is ErrNotSupported.
 func (p *Producer) Prepare(ctx context.Context, records ...*Record) (*Prepared, error) {
+	if err := p.log.direct("append as a part of a transaction"); err != nil {
+		return nil, err
+	}
 	table, err := p.log.transactable()
 	if err != nil {
 		return nil, err

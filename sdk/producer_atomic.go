@@ -38,7 +38,7 @@ func (p *Producer) acceptAtomic(ctx context.Context, records []*Record, offsets 
 
 // gatherTogether takes the records in as a flush of one class that is cut, and that nobody else knows yet. On success mu is held.
 func (p *Producer) gatherTogether(ctx context.Context, records []*Record, w *waiter) (*flush, error) {
-	if err := p.log.direct("append atomically, or as a part of a transaction"); err != nil {
+	if err := p.log.direct("append atomically"); err != nil {
 		return nil, err
 	}
 	places, room, err := p.placeAll(ctx, records, func(r *Record, t *topicHandle) int { return t.choose(r, len(t.partitions)) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/metadata/lane"
@@ -23,6 +24,10 @@ type onceRequest struct {
 	known    bool
 	err      error
 }
+
+// onceLinger is how long requests wait for company at most. Their callers wait for the answer before they send more, so longer would gather no more; and no Flush
+// of theirs ends it.
+const onceLinger = 5 * time.Millisecond
 
 // newRequest encodes the records, which nothing has been taken for yet.
 func (p *Producer) newRequest(step metadata.ProducerStep, records []*Record, places []*partitionHandle, w *waiter) (*onceRequest, error) {
@@ -72,7 +77,7 @@ func (p *Producer) gatherRequest(ctx context.Context, r *onceRequest, room int) 
 			f.goNow()
 		}
 		f, opened = p.newFlush(p.log.env.Mono()), true
-		f.wait = p.config.lingerFloor // its callers wait for the answer before they send more, so longer would gather no more
+		f.wait = min(p.config.lingerFloor, onceLinger)
 		p.openOnce = f
 	}
 	bytes, records := r.size()

@@ -94,7 +94,9 @@ func remoteError(status int, body []byte) *RemoteError {
 		}
 	}
 	e.Message = strings.ToValidUTF8(e.Message[:min(len(e.Message), maxMessage)], "")
-	e.Err = condition(status, e.Code)
+	if e.Err = condition(status, e.Code); e.Err == errRedirect && e.Code == "" {
+		e.Message = errRedirect.Error()
+	}
 	return e
 }
 

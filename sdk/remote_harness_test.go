@@ -167,7 +167,7 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // newHandler serves the log as a function, or the local server, does.
 func newHandler(t testing.TB, log *sdk.Log, e env.Env) http.Handler {
-	appends := produceservice.New(log, produceservice.Options{Env: e, With: []sdk.ProducerOption{sdk.WithLinger(0, 0)}})
+	appends := produceservice.New(log, produceservice.Options{Env: e, With: []sdk.ProducerOption{sdk.WithLinger(0, 0)}}) // so that its time is not in a test's
 	all := http.NewServeMux()
 	all.Handle("POST /v1/topics/{topic}/records", appends.Handler())
 	all.Handle("POST /v1/producers", appends.Handler())

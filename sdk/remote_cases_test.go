@@ -1,0 +1,364 @@
+package sdk_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/varvelog/varve/sdk"
+)
+
+func appends(r *http.Request) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/records")
+}
+
+// An append that is carried out each time and never answered is ErrUnknown when the time to hear of it is over, what was accepted behind it failed for certain, and
+// what comes after is appended afresh: under another producer id, since the spent sequence may be in the log, or not.
+func TestRemote_UnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, seen := newFar(t), &acks{}
+		f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 1})
+		p := f.producer(f.log, sdk.WithDeliveryDeadline(20*time.Second))
+		f.must(p.ProduceSync(ctx, rec("t", "before")).Err())
+		ids := map[string]bool{}
+		f.befall(func(r *http.Request) mishap {
+			if !appends(r) {
+				return nothing
+			}
+			ids[r.Header.Get("Varve-Producer-Id")+"/"+r.Header.Get("Varve-Producer-Sequence")] = true
+			return cutAfter
+		})
+		start := time.Now()
+		p.Produce(ctx, rec("t", "unknown"), seen.promise)
+		time.Sleep(10 * time.Second)
+		p.Produce(ctx, rec("t", "behind"), seen.promise)
+		f.must(p.Flush(ctx))
+		if took := time.Since(start); took < 25*time.Second || took > 26*time.Second {
+			t.Errorf("settled after %v, not after the deadline and a quarter", took)
+		}
+		if got := seen.list(); len(got) != 2 || !errors.Is(got[0].err, sdk.ErrUnknown) || sdk.OutcomeOf(got[0].err) != sdk.Unknown ||
+			!errors.Is(got[1].err, sdk.ErrPriorFailed) || sdk.OutcomeOf(got[1].err) != sdk.NotApplied {
+			t.Errorf("told %v", got)
+		}
+		if len(ids) != 1 {
+			t.Errorf("sent as %v, want one id and sequence", ids)
+		}
+		f.befall(nil)
+		r := rec("t", "after")
+		f.must(p.ProduceSync(ctx, r).Err())
+		f.must(p.Close(ctx))
+		var values []string
+		for _, x := range f.contents("t")[0] {
+			values = append(values, string(x.Value))
+		}
+		if got := strings.Join(values, " "); got != "before unknown after" || r.Offset != 2 {
+			t.Errorf("in the log are %q, the last at %d", got, r.Offset)
+		}
+	})
+}
+
+// A function that has forgotten the producer is told of a new one if nothing of the request was ever sent before, and only then.
+func TestRemote_Evicted(t *testing.T) {
+	for _, lostBefore := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFar(t)
+			f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 1})
+			p := f.producer(f.log)
+			f.must(p.ProduceSync(ctx, rec("t", "a")).Err())
+			lost, first := false, ""
+			evicting := f.hop.handler
+			f.hop.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				id := r.Header.Get("Varve-Producer-Id")
+				if appends(r) && (first == "" || id == first) {
+					first = id
+					w.WriteHeader(409)
+					fmt.Fprint(w, `{"error":{"code":"producer_evicted","message":"too old","retriable":false}}`)
+					return
+				}
+				evicting.ServeHTTP(w, r)
+			})
+			f.befall(func(r *http.Request) mishap {
+				if appends(r) && lostBefore && !lost {
+					lost = true
+					return cutBefore
+				}
+				return nothing
+			})
+			r := rec("t", "b")
+			err := p.ProduceSync(ctx, r).Err()
+			switch {
+			case lostBefore && (!errors.Is(err, sdk.ErrUnknown) || !errors.Is(err, sdk.ErrProducerEvicted)):
+				t.Errorf("evicted between two attempts: %v", err)
+			case !lostBefore && (err != nil || r.Offset != 1):
+				t.Errorf("evicted before the first: offset %d, %v", r.Offset, err)
+			}
+			c := rec("t", "c")
+			f.must(p.ProduceSync(ctx, c).Err())
+			f.must(p.Close(ctx))
+			if n := len(f.contents("t")[0]); int64(n) != c.Offset+1 {
+				t.Errorf("%d records, the last was told %d", n, c.Offset)
+			}
+		})
+	}
+}
+
+// Applied, and offsets no longer known: no error, and -1.
+func TestRemote_OffsetsUnknown(t *testing.T) {
+	f := newFar(t)
+	f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 1})
+	handler := f.hop.handler
+	f.hop.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if appends(r) {
+			fmt.Fprint(w, `{"results":[{"partition":0,"offset":null}],"repeated":true,"offsets_known":false}`)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+	p, r := f.producer(f.log), rec("t", "a")
+	if err := p.ProduceSync(ctx, r).Err(); err != nil || r.Offset != -1 {
+		t.Errorf("offset %d, %v", r.Offset, err)
+	}
+	f.must(p.Close(ctx))
+}
+
+// Answers that are JSON, or frames, and yet make no sense: nothing is taken for an acknowledgement or for a record.
+func TestRemote_AnswersThatMakeNoSense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFar(t)
+		f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 1})
+		p := f.producer(f.log, sdk.WithDeliveryDeadline(time.Second))
+		f.must(p.ProduceSync(ctx, rec("t", "a")).Err())
+		var body, positions string
+		handler := f.hop.handler
+		f.hop.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/records") {
+				handler.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Varve-Positions", positions)
+			fmt.Fprint(w, body)
+		})
+		for _, body = range []string{`{}`, `{"results":[]}`, `null`, `[]`, `{"results":[{"partition":1,"offset":1}]}`, `{"results":[{"partition":0,"offset":-1}]}`,
+			`{"results":[{"partition":0}]}`, `{"results":[{"partition":0,"offset":1},{"partition":0,"offset":2}]}`, `{"results":[{"error":{"code":"x"}}]}`, `{"results":[null]}`} {
+			if err := p.ProduceSync(ctx, rec("t", "b")).Err(); !errors.Is(err, sdk.ErrUnknown) {
+				t.Errorf("%s: %v", body, err)
+			}
+		}
+		f.must(p.Close(ctx))
+		frame := "\x00\x00\x00\x00\x00\x00\x00\x05abcde"
+		for _, c := range []struct{ positions, body string }{
+			{"", ""}, {"0:1:0", ""}, {"1:1:0:1", ""}, {"0:1:0:1,0:1:0:1", ""}, {"0:-1:0:1", ""}, {"0:x:0:1", ""}, {"99999999999:1:0:1", ""},
+			{"0:1:0:1", "\x00"}, {"0:1:0:1", "\x00\x00\x00\x00\xff\xff\xff\xff"}, {"0:1:0:1", "\x00\x00\x00\x07\x00\x00\x00\x00"}, {"0:1:0:1", frame}, {"0:1:0:1", strings.Repeat("\xff", 200)},
+		} {
+			positions, body = c.positions, c.body
+			r, err := f.log.NewReader(ctx, "t")
+			f.must(err)
+			if fetches, err := r.Poll(ctx); !errors.Is(err, sdk.ErrUnreachable) || len(fetches) > 0 {
+				t.Errorf("%q, %q: %v, %v", c.positions, c.body, fetches, err)
+			}
+			f.must(r.Close())
+		}
+	})
+}
+
+// What is damaged in the log is told with its offsets, halts its partition alone, and can be passed by a seek.
+func TestRemote_Damage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("t", 2, 64)
+		b.write("t", one(0, numbers(0, 3)))
+		bad := b.encode(numbers(3, 2))
+		bad[len(bad)-1] ^= 1
+		b.writeRaw("t", extent{0, 2, bad}, extent{1, 3, b.encode(numbers(0, 3))})
+		b.write("t", one(0, numbers(5, 2)))
+		log := newHop(t, b.log).dial(t)
+		r, err := log.NewReader(ctx, "t", sdk.To(sdk.Latest))
+		check(t, err)
+		defer r.Close()
+		got, damages := map[int]int{}, 0
+		for {
+			fetches, err := r.Poll(ctx)
+			var damage *sdk.DataError
+			switch {
+			case errors.Is(err, io.EOF):
+				if got[0] != 5 || got[1] != 3 || damages != 1 {
+					t.Errorf("read %v, %d damages", got, damages)
+				}
+				return
+			case errors.As(err, &damage):
+				if damages++; damage.Partition != 0 || damage.From != 3 || damage.To != 5 || !errors.Is(err, sdk.ErrCorrupt) {
+					t.Fatalf("%v", err)
+				}
+				check(t, r.Seek(0, damage.To))
+			default:
+				check(t, err)
+			}
+			for _, f := range fetches {
+				got[f.Partition] += len(f.Records)
+			}
+		}
+	})
+}
+
+// A producer hears within a minute or so that its topic has grown.
+func TestRemote_Growth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFar(t)
+		f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 1, LaneWidth: 1})
+		p := f.producer(f.log, sdk.WithPartitioner(sdk.ExplicitPartitioner()))
+		f.must(p.ProduceSync(ctx, rec("t", "a")).Err())
+		_, err := f.near.Admin().AlterTopic(ctx, "t", sdk.Alteration{Partitions: 3})
+		f.must(err)
+		time.Sleep(2 * time.Minute)
+		f.must(p.ProduceSync(ctx, rec("t", "b")).Err())
+		r := &sdk.Record{Topic: "t", Partition: 2}
+		f.must(p.ProduceSync(ctx, r).Err())
+		f.must(p.Close(ctx))
+		if n := f.verify("t", []ack{{r, nil}}); n != 1 {
+			t.Error(n)
+		}
+	})
+}
+
+// A reader at the end is woken by what is appended, and asks seldom while nothing is.
+func TestRemote_LongPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFar(t)
+		f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 8})
+		r, err := f.log.NewReader(ctx, "t", sdk.WithWait(time.Minute))
+		f.must(err)
+		f.requests()
+		if got, err := r.Poll(ctx); err != nil || len(got) > 0 {
+			t.Errorf("%v, %v", got, err)
+		}
+		if n := f.requests()["GET /v1/topics/t/records"]; n > 7 {
+			t.Errorf("%d requests in a minute of nothing", n)
+		}
+		p := f.producer(f.near)
+		f.must(p.ProduceSync(ctx, rec("t", "x")).Err())
+		start := time.Now()
+		if got, err := r.Poll(ctx); err != nil || len(got) != 1 || time.Since(start) > 3*time.Second {
+			t.Errorf("after %v: %v, %v", time.Since(start), got, err)
+		}
+		f.must(r.Close())
+		f.must(p.Close(ctx))
+	})
+}
+
+// Topics, offsets, times and what groups have committed are answered as directly; everything else is refused, typed, and says what to do.
+func TestRemote_Admin(t *testing.T) {
+	f := newFar(t)
+	f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 5, LaneWidth: 2, Config: map[string]string{"retention.ms": "3600000"}})
+	f.create(f.near, sdk.NewTopic{Name: "u"})
+	p := f.producer(f.log, sdk.WithPartitioner(sdk.ExplicitPartitioner()))
+	at := time.UnixMilli(1_700_000_000_000).UTC()
+	for i := range 3 {
+		f.must(p.ProduceSync(ctx, &sdk.Record{Topic: "t", Partition: 4, Timestamp: at.Add(time.Duration(i) * time.Hour)}).Err())
+	}
+	f.must(p.Close(ctx))
+	far, near := f.log.Admin(), f.near.Admin()
+	same := func(what string, a, b any, errs ...error) {
+		t.Helper()
+		if x, y := fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b); x != y || errors.Join(errs...) != nil {
+			t.Errorf("%s: over HTTP %s, directly %s, %v", what, x, y, errors.Join(errs...))
+		}
+	}
+	x, err1 := far.Topic(ctx, "t")
+	y, err2 := near.Topic(ctx, "t")
+	y.Stored = nil // only the table knows
+	same("Topic", *x, *y, err1, err2)
+	xs, err1 := far.ListTopics(ctx)
+	same("ListTopics", []any{len(xs), xs[0].Name, xs[1].Name}, []any{2, "t", "u"}, err1)
+	xo, err1 := far.Offsets(ctx, "t")
+	yo, err2 := near.Offsets(ctx, "t")
+	same("Offsets", xo, yo, err1, err2)
+	xd, err1 := far.DescribeTopic(ctx, "t")
+	same("DescribeTopic", []any{xd.Load[0].Partition, xd.Load[0].Records, xd.Load[0].RecordShare, len(xd.Load)}, []any{4, 3, 1.0, 5}, err1)
+	offset, err1 := far.OffsetForTime(ctx, "t", 4, at.Add(time.Minute))
+	same("OffsetForTime", offset, 1, err1)
+	if _, err := far.OffsetForTime(ctx, "t", 4, at.Add(24*time.Hour)); !errors.Is(err, sdk.ErrNoOffset) {
+		t.Errorf("a time after all: %v", err)
+	}
+	if _, err := far.OffsetForTime(ctx, "t", 5, at); !errors.Is(err, sdk.ErrNoPartition) {
+		t.Errorf("no such partition: %v", err)
+	}
+	if _, err := far.Topic(ctx, "nobody"); !errors.Is(err, sdk.ErrUnknownTopic) {
+		t.Errorf("no such topic: %v", err)
+	}
+
+	if _, err := far.GroupOffsets(ctx, "g", "t"); !errors.Is(err, sdk.ErrUnknownGroup) {
+		t.Errorf("no such group: %v", err)
+	}
+	f.must(far.CommitGroupOffsets(ctx, "g", "t", map[int]sdk.CommitOffset{4: {Offset: 2, Metadata: "m"}, 0: {Offset: 0}}))
+	xg, err1 := far.GroupOffsets(ctx, "g", "t")
+	yg, err2 := near.GroupOffsets(ctx, "g", "t")
+	same("GroupOffsets", xg, yg, err1, err2)
+	if len(xg) != 2 || xg[1].Partition != 4 || xg[1].Offset != 2 || xg[1].Metadata != "m" {
+		t.Errorf("committed: %+v", xg)
+	}
+	if err := far.CommitGroupOffsets(ctx, "g", "t", map[int]sdk.CommitOffset{4: {Offset: 1}}); !errors.Is(err, sdk.ErrBehind) {
+		t.Errorf("back: %v", err)
+	}
+	var outside *sdk.RangeError
+	if err := far.CommitGroupOffsets(ctx, "g", "t", map[int]sdk.CommitOffset{4: {Offset: 4}}); !errors.As(err, &outside) || outside.End != 3 || outside.Partition != 4 {
+		t.Errorf("past the end: %v", err)
+	}
+	c, err := f.near.NewConsumer(ctx, "g", []string{"t"})
+	f.must(err)
+	var active *sdk.GroupActiveError
+	if err := far.CommitGroupOffsets(ctx, "g", "t", map[int]sdk.CommitOffset{4: {Offset: 3}}); !errors.As(err, &active) || len(active.Members) != 1 {
+		t.Errorf("with a member: %v", err)
+	}
+	f.must(c.Close(ctx))
+}
+
+func TestRemote_Unsupported(t *testing.T) {
+	f := newFar(t)
+	f.create(f.near, sdk.NewTopic{Name: "t"})
+	admin, p := f.log.Admin(), f.producer(f.log)
+	defer p.Close(ctx)
+	for what, err := range map[string]error{
+		"CreateTopic":   second(admin.CreateTopic(ctx, sdk.NewTopic{Name: "x"})),
+		"AlterTopic":    second(admin.AlterTopic(ctx, "t", sdk.Alteration{Partitions: 9})),
+		"DeleteTopic":   admin.DeleteTopic(ctx, "t"),
+		"CleanTopics":   second(admin.CleanTopics(ctx)),
+		"DeleteRecords": second(admin.DeleteRecords(ctx, "t", 0, 0)),
+		"SetFence":      admin.SetFence(ctx, "t", 0, 0, 1),
+		"Fence":         second(admin.Fence(ctx, "t", 0)),
+		"ReadSegment":   second(admin.ReadSegment(ctx, "x")),
+		"ListGroups":    second(admin.ListGroups(ctx)),
+		"DescribeGroup": second(admin.DescribeGroup(ctx, "g", sdk.Earliest)),
+		"ResetGroup":    second(admin.ResetGroup(ctx, sdk.GroupReset{Group: "g", To: sdk.ResetTo{Position: sdk.Earliest}})),
+		"DeleteGroup":   admin.DeleteGroup(ctx, "g", true),
+		"NewConsumer":   second(f.log.NewConsumer(ctx, "g", []string{"t"})),
+		"Handle":        f.log.Handle(ctx, "g", []string{"t"}, nil),
+		"NewReplay":     second(f.log.NewReplay(ctx, "t")),
+		"AppendIf":      p.AppendIf(ctx, "t", 0, []*sdk.Record{rec("t", "x")}, sdk.EndIs(0)),
+		"AppendAtomic":  p.AppendAtomic(ctx, rec("t", "x")),
+		"Prepare":       second(p.Prepare(ctx, rec("t", "x"))),
+		"AppendOnce":    second(p.AppendOnce(ctx, p.NewProducerID(), 1, rec("t", "x"))),
+		"BatchReader":   second(f.log.NewBatchReader().Read(ctx, "t", []sdk.ReadFrom{{}}, 1, 0)),
+	} {
+		var unsupported *sdk.UnsupportedError
+		if !errors.As(err, &unsupported) || !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, sdk.ErrNotSupported) || !contains(err, "aws://") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if b := f.log.Backend(); b.Table != nil || b.Store != nil {
+		t.Error("it has a backend")
+	}
+	f.must(f.log.Close())
+	if err := admin.DeleteTopic(ctx, "t"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+	if _, err := f.log.NewProducer(); !errors.Is(err, sdk.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
