@@ -13,7 +13,6 @@ import (
 type producerModel struct {
 	applied map[ProducerID][]int64 // orders by sequence
 	evicted map[ProducerID]bool
-	next    int64
 }
 
 // apply is what a head makes of a request that was let through.

@@ -138,7 +138,7 @@ func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence
 	if err := step.Validate(); err != nil {
 		return Once{}, err
 	}
-	places, room, err := p.placeAll(ctx, records, func(r *Record, _ *topicHandle) int { return r.Partition })
+	places, room, err := p.placeOnce(ctx, records)
 	if err != nil {
 		return Once{}, err
 	}
@@ -159,6 +159,26 @@ func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence
 		return Once{Results: results}, refusalOr(err)
 	}
 	return Once{Results: results, Repeated: r.repeated, OffsetsKnown: r.known}, nil
+}
+
+// placeOnce is placeAll by the partitions that the records name. A partition that is not known may have come since the topic's row was read: its lane has told nobody who
+// appends to none of it.
+func (p *Producer) placeOnce(ctx context.Context, records []*Record) (places []*partitionHandle, room int, err error) {
+	named := func(r *Record, _ *topicHandle) int { return r.Partition }
+	places, room, err = p.placeAll(ctx, records, named)
+	var missing *FieldError
+	if !errors.Is(err, ErrNoPartition) || !errors.As(err, &missing) {
+		return places, room, err
+	}
+	t, unknown := p.topic(ctx, missing.Topic)
+	if unknown != nil {
+		return nil, 0, unknown
+	}
+	p.mu.Unlock()
+	if _, err := p.refresh(ctx, t); err != nil {
+		return nil, 0, fmt.Errorf("topic %q: %w", missing.Topic, reachable(err))
+	}
+	return p.placeAll(ctx, records, named)
 }
 
 // refusalOr is the refusal that a record's error is made of, or the error.
