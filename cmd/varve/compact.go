@@ -55,7 +55,7 @@ func (a *app) compact(ctx context.Context, o compactOptions) error {
 		return usagef("--deadline %s is not above 0", o.deadline)
 	}
 	used := &usage{}
-	return a.withLog(ctx, func(log *sdk.Log) error {
+	return a.withDirectLog(ctx, func(log *sdk.Log) error {
 		shown := a.count("compacted")
 		b := log.Backend()
 		start := a.env.Mono()

@@ -51,7 +51,7 @@ func (a *app) dev(ctx context.Context, o devOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.withNewLog(ctx, func(log *sdk.Log) (err error) {
+	return a.withNewLog(ctx, direct(func(log *sdk.Log) (err error) {
 		if o.listen != "" {
 			s, failed := a.listen(log, o, token)
 			if s != nil {
@@ -73,7 +73,7 @@ func (a *app) dev(ctx context.Context, o devOptions) error {
 			}
 		}})
 		return nil
-	})
+	}))
 }
 
 // listen serves the log and prints where.

@@ -88,7 +88,7 @@ func (o *eraseOptions) match(c *cobra.Command) (func(*segment.Record) bool, erro
 }
 
 func (a *app) erase(ctx context.Context, topic string, match func(*segment.Record) bool, o eraseOptions) error {
-	return a.withLog(ctx, func(log *sdk.Log) error {
+	return a.withDirectLog(ctx, func(log *sdk.Log) error {
 		shown := a.count("erased")
 		b := log.Backend()
 		report, err := erase.Run(ctx, b.Table, b.Store, erase.Options{Topic: topic, Match: match, DryRun: o.dryRun, Versions: o.versions, Env: a.env, Progress: shown.erasing,

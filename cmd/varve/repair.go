@@ -87,7 +87,7 @@ func (a *app) repair(ctx context.Context, o repairOptions) error {
 		a.openOptions = append(a.openOptions, sdk.WithLostTable())
 	}
 	used := &usage{}
-	return a.withLog(ctx, func(log *sdk.Log) error {
+	return a.withDirectLog(ctx, func(log *sdk.Log) error {
 		b := log.Backend()
 		report, err := repair.Run(ctx, b.Table, b.Store, plan)
 		if errors.Is(err, repair.ErrNothing) {

@@ -49,7 +49,7 @@ func (a *app) retain(ctx context.Context, o retainOptions) error {
 	if moves != nil && len(o.topics) > 0 {
 		return usagef("--transition is about the rules of the whole log, which --topic leaves alone")
 	}
-	return a.withLog(ctx, func(log *sdk.Log) error {
+	return a.withDirectLog(ctx, func(log *sdk.Log) error {
 		b := log.Backend()
 		report, err := retain.Run(ctx, b.Table, retain.Options{Topics: o.topics, DryRun: o.dryRun, Lifecycle: b.Lifecycle, Moves: moves, Env: a.env})
 		if o.json {

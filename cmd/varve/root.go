@@ -76,6 +76,8 @@ func (a *app) root() *cobra.Command {
 The log is named by --log or VARVE_LOG:
   file://./.varve, file:///DIR                     a directory (the default is ./.varve); 'topic create' and 'demo' make it
   aws://BUCKET/PREFIX?table=TABLE&region=REGION    S3 and DynamoDB, with AWS's default credentials
+  https://HOST[?region=REGION]                     through the functions produce and fetch: to produce, to consume, and to look at topics; signed with AWS's
+                                                   default credentials, or with the token in VARVE_TOKEN; http:// for a server on this machine
   mem://                                           in memory, gone when the command ends
 
 Exit status: 0 done, 1 failed, 2 usage.`
@@ -138,6 +140,21 @@ func (a *app) withLog(ctx context.Context, do func(*sdk.Log) error, hooks ...sdk
 		return err
 	}
 	return errors.Join(do(log), log.Close())
+}
+
+// withDirectLog is withLog for the commands that work on table and bucket themselves.
+func (a *app) withDirectLog(ctx context.Context, do func(*sdk.Log) error, hooks ...sdk.Hook) error {
+	return a.withLog(ctx, direct(do), hooks...)
+}
+
+// direct refuses a log that is reached over HTTP.
+func direct(do func(*sdk.Log) error) func(*sdk.Log) error {
+	return func(log *sdk.Log) error {
+		if log.Backend().Table == nil {
+			return &sdk.UnsupportedError{What: "a job on the log's table and bucket"}
+		}
+		return do(log)
+	}
 }
 
 // withNewLog is withLog for the commands that begin a log. A directory is made unasked; elsewhere a table costs money, and --create-table says

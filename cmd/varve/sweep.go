@@ -61,7 +61,7 @@ func (a *app) sweep(ctx context.Context, o sweepOptions) error {
 		return usagef("--deadline %s: want a time above 0", o.deadline)
 	}
 	used := &usage{}
-	return a.withLog(ctx, func(log *sdk.Log) error {
+	return a.withDirectLog(ctx, func(log *sdk.Log) error {
 		report := &sweepReport{}
 		out := bufio.NewWriter(a.out)
 		tell := func(d sweep.Deletion) {

@@ -42,7 +42,7 @@ Exit status: 0 no damage, 1 damage found or not finished, 2 usage.`,
 
 func (a *app) verify(ctx context.Context, o verifyOptions) error {
 	used := &usage{}
-	return a.withLog(ctx, func(log *sdk.Log) error {
+	return a.withDirectLog(ctx, func(log *sdk.Log) error {
 		shown := a.count("verified")
 		b := log.Backend()
 		report, err := verify.Run(ctx, b.Table, b.Store, verify.Options{Topics: o.topics, IndexOnly: o.indexOnly, Env: a.env, Progress: shown.verifying})
