@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/varvelog/varve/internal/env"
@@ -23,7 +22,6 @@ type remote struct {
 	hooks  hooks
 	env    env.Env
 
-	mu       sync.Mutex
 	produce  *url.URL      // of the function that serves appends; the same where one server does both
 	checking chan struct{} // room for one: who finds out whether produce is of this log
 	checked  bool

@@ -54,7 +54,7 @@ type signer struct {
 	skew   atomic.Int64 // of the service's clock against this machine's, once a refusal has shown one
 }
 
-func newSigner(region string, keys credentials, e env.Env) *signer {
+func newSigner(region string, keys aws.CredentialsProvider, e env.Env) *signer {
 	cache, ok := keys.(*aws.CredentialsCache)
 	if !ok {
 		cache = aws.NewCredentialsCache(keys)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/smithy-go/logging"
 
@@ -117,6 +116,3 @@ func regionOf(host string) string {
 	}
 	return ""
 }
-
-// credentials is what newSigner takes of the AWS configuration.
-type credentials = aws.CredentialsProvider
