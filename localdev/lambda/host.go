@@ -138,13 +138,6 @@ func (h *Host) Started() int {
 	return h.started
 }
 
-// Live is how many processes there are.
-func (h *Host) Live() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.all)
-}
-
 // take is a process that is free, or a new one.
 func (h *Host) take() (p *process, cold bool, err error) {
 	h.mu.Lock()
@@ -249,4 +242,14 @@ func (h *Host) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 		err = fmt.Errorf("%w: a response of more than %d bytes", ErrTooLarge, MaxResponse)
 	}
 	return b, err
+}
+
+// PIDs are the ids of the processes that there are.
+func (h *Host) PIDs() (all []int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for p := range h.all {
+		all = append(all, p.command.Process.Pid)
+	}
+	return all
 }

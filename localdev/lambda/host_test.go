@@ -77,8 +77,8 @@ func newBench(t *testing.T, tiny string, f lambda.Function) *bench {
 	b.url = front.URL
 	t.Cleanup(func() {
 		must(t, b.Close())
-		if b.Live() > 0 {
-			t.Errorf("%d processes live after Close", b.Live())
+		if n := len(b.PIDs()); n > 0 {
+			t.Errorf("%d processes live after Close", n)
 		}
 		front.Close()
 		asks.CloseClientConnections()

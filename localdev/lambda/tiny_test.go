@@ -18,7 +18,9 @@ import (
 // TestMain makes this test binary the tiny function that the tests run, when it is started as one.
 func TestMain(m *testing.M) {
 	if os.Getenv("AWS_LAMBDA_RUNTIME_API") == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		os.RemoveAll(built.dir)
+		os.Exit(code)
 	}
 	switch os.Getenv("TINY") {
 	case "url":
