@@ -143,6 +143,9 @@ func (r *BatchReader) read(ctx context.Context, t *metadata.Topic, from []ReadFr
 			return read, err
 		}
 		err = r.await(waiting, lanes, next)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err != nil && waiting.Err() == nil {
 			return nil, r.log.readError(ctx, t, from[0].Partition, walk.Extent{}, err)
 		}
