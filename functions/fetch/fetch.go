@@ -176,9 +176,9 @@ const (
 )
 
 func requiredOffset(value string) (int64, error) {
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || n < 0 {
+	n, err := strconv.ParseUint(value, 10, 63)
+	if err != nil {
 		return 0, api.BadField("offset", value, "a whole number from 0 on; GET /v1/topics/{topic}/offsets has the valid ones")
 	}
-	return n, nil
+	return int64(n), nil
 }

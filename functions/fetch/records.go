@@ -96,16 +96,16 @@ func positions(s string) (from []sdk.ReadFrom, err error) {
 	seen := map[int]bool{}
 	for part := range strings.SplitSeq(s, ",") {
 		p, o, _ := strings.Cut(part, ":")
-		partition, err := strconv.ParseInt(p, 10, 32)
-		if err != nil || partition < 0 || seen[int(partition)] || len(from) == wire.MaxPositions {
+		partition, err := strconv.ParseUint(p, 10, 31)
+		if err != nil || seen[int(partition)] || len(from) == wire.MaxPositions {
 			return nil, bad
 		}
-		offset, err := strconv.ParseInt(o, 10, 64)
-		if err != nil || offset < 0 {
+		offset, err := strconv.ParseUint(o, 10, 63)
+		if err != nil {
 			return nil, bad
 		}
 		seen[int(partition)] = true
-		from = append(from, sdk.ReadFrom{Partition: int(partition), Offset: offset})
+		from = append(from, sdk.ReadFrom{Partition: int(partition), Offset: int64(offset)})
 	}
 	return from, nil
 }

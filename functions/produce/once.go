@@ -59,7 +59,7 @@ func (s *Service) appendOnce(ctx context.Context, c *api.Call, p *sdk.Producer, 
 		err = done.Results.Err()
 	}
 	if ctx.Err() != nil {
-		s.retire(p)
+		s.once.retire(p)
 	}
 	if err != nil {
 		return repeatable(err)

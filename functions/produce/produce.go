@@ -5,11 +5,10 @@ package produce
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
+	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/varvelog/varve/functions/internal/api"
@@ -32,13 +31,11 @@ type Event = api.Event
 
 // Service appends to one log.
 type Service struct {
-	log      *sdk.Log
-	options  Options
-	catalog  api.Catalog
-	mu       sync.Mutex
-	producer *sdk.Producer      // nil before the first request, and after one has run out of time
-	active   int                // requests under way
-	awaited  context.CancelFunc // ends the wait of the last request for what is left to be done; nil while none waits
+	log     *sdk.Log
+	options Options
+	catalog api.Catalog
+	each    *appender // of records that are appended one by one
+	once    *appender // of requests that a retry applies once
 }
 
 // New makes the service. The log must outlive it.
@@ -49,7 +46,15 @@ func New(log *sdk.Log, o Options) *Service {
 	if o.Most <= 0 {
 		o.Most = 30 * time.Second
 	}
-	return &Service{log: log, options: o, catalog: api.Catalog{Log: log, Service: "produce"}}
+	options := []sdk.ProducerOption{
+		sdk.WithMaxInFlight(2), sdk.WithBufferBytes(48 << 20), sdk.WithDeliveryDeadline(o.Most * 2 / 3), sdk.WithPartitioner(partitioner),
+	}
+	return &Service{
+		log: log, options: o, catalog: api.Catalog{Log: log, Service: "produce"},
+		// Records come one by one, and what ends their linger is that all of a request are there. A request that is applied once comes whole.
+		each: &appender{log: log, options: slices.Concat(options, []sdk.ProducerOption{sdk.WithLinger(time.Hour, time.Hour)}, o.With)},
+		once: &appender{log: log, options: slices.Concat(options, []sdk.ProducerOption{sdk.WithLinger(0, 0)}, o.With)},
+	}
 }
 
 // Handler serves it by itself.
@@ -67,14 +72,7 @@ func (s *Service) Routes() []api.Route {
 
 // Close ends what the service has open. No request may be under way.
 func (s *Service) Close(ctx context.Context) error {
-	s.mu.Lock()
-	p := s.producer
-	s.producer = nil
-	s.mu.Unlock()
-	if p == nil {
-		return nil
-	}
-	return p.Close(ctx)
+	return errors.Join(s.each.close(ctx), s.once.close(ctx))
 }
 
 // newProducer makes an id. Whoever has got it over a connection that broke takes another.
@@ -86,7 +84,7 @@ func (s *Service) newProducer(c *api.Call) error {
 	if _, _, err := s.log.Backend().Table.Identity(c.R.Context()); err != nil {
 		return err
 	}
-	p, err := s.current()
+	p, err := s.once.current()
 	if err != nil {
 		return err
 	}
@@ -110,7 +108,11 @@ func (s *Service) produce(c *api.Call) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.enter()
+	a := s.each
+	if once != nil {
+		a = s.once
+	}
+	p, err := a.enter()
 	if err != nil {
 		return err
 	}
@@ -123,19 +125,11 @@ func (s *Service) produce(c *api.Call) error {
 	// A client that goes away changes nothing: the outcome is waited for all the same.
 	ctx, cancel := s.options.Env.WithTimeout(context.WithoutCancel(c.R.Context()), api.TimeLeft(c.R.Context(), s.options.Env, s.options.Most))
 	defer cancel()
-	defer s.leave(ctx, p) // after the answer
+	defer a.leave(ctx, p) // after the answer
 	if once != nil {
 		return s.appendOnce(ctx, c, p, once, records)
 	}
-	return answer(c, s.append(ctx, p, records))
-}
-
-// producerOptions: what a request brings is flushed when it is complete, so nothing lingers; while two flushes are being uploaded, requests gather in the next.
-func (s *Service) producerOptions() []sdk.ProducerOption {
-	return append([]sdk.ProducerOption{
-		sdk.WithLinger(time.Hour, time.Hour), sdk.WithMaxInFlight(2), sdk.WithBufferBytes(64 << 20),
-		sdk.WithDeliveryDeadline(s.options.Most * 2 / 3), sdk.WithPartitioner(partitioner),
-	}, s.options.With...)
+	return answer(c, a.append(ctx, p, records))
 }
 
 // partitioner takes the partition that a record has, and chooses by its key where it has none.
@@ -147,95 +141,4 @@ func partitioner(topic string, chance func() uint64) func(*sdk.Record, int) int 
 		}
 		return byKey(r, partitions)
 	}
-}
-
-// current is the producer that all requests share.
-func (s *Service) current() (*sdk.Producer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.producer == nil {
-		p, err := s.log.NewProducer(s.producerOptions()...)
-		if err != nil {
-			return nil, err
-		}
-		s.producer = p
-	}
-	return s.producer, nil
-}
-
-// enter begins a request that appends.
-func (s *Service) enter() (*sdk.Producer, error) {
-	p, err := s.current()
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.active++
-	if s.awaited != nil {
-		s.awaited() // this request will wait itself
-		s.awaited = nil
-	}
-	return p, nil
-}
-
-// leave ends a request. The last one of those that are under way at once waits until nothing runs any more. If that takes longer than there is time, what still runs
-// is given up: it is no request's.
-func (s *Service) leave(ctx context.Context, p *sdk.Producer) {
-	s.mu.Lock()
-	s.active--
-	if s.active > 0 {
-		s.mu.Unlock()
-		return
-	}
-	waiting, cancel := context.WithCancel(ctx)
-	s.awaited = cancel
-	s.mu.Unlock()
-	defer cancel()
-	if p.Idle(waiting) != nil && ctx.Err() != nil {
-		s.retire(p)
-	}
-}
-
-// retire gives up what the producer has under way, and lets the next request begin with another. When it returns nothing of the producer runs, unless another
-// request is just retiring it too.
-func (s *Service) retire(p *sdk.Producer) {
-	s.mu.Lock()
-	if s.producer == p {
-		s.producer = nil
-	}
-	s.mu.Unlock()
-	_ = p.Close(done) // the promises tell
-}
-
-// done is a context that is.
-var done = func() context.Context {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(fmt.Errorf("%w: the request's time is over", sdk.ErrTimedOut))
-	return ctx
-}()
-
-// append appends the records as one flush and returns what became of each.
-func (s *Service) append(ctx context.Context, p *sdk.Producer, records []*sdk.Record) sdk.Results {
-	results := make(sdk.Results, len(records))
-	all := make(chan struct{})
-	var left atomic.Int64
-	left.Store(int64(len(records)))
-	for i, r := range records {
-		results[i].Record = r
-		p.Produce(ctx, r, func(_ *sdk.Record, err error) {
-			results[i].Err = err
-			if left.Add(-1) == 0 {
-				close(all)
-			}
-		})
-	}
-	_ = p.Flush(done) // ends the linger, and does not wait: for this request's records, below, only
-	select {
-	case <-all:
-	case <-ctx.Done():
-		s.retire(p)
-		<-all
-	}
-	return results
 }

@@ -145,8 +145,8 @@ func (c *Call) Name(name string) string { return c.names[name] }
 
 // Number is Name for a number of a partition.
 func (c *Call) Number(name string) (int, error) {
-	n, err := strconv.ParseInt(c.names[name], 10, 32)
-	if err != nil || n < 0 {
+	n, err := strconv.ParseUint(c.names[name], 10, 31)
+	if err != nil {
 		return 0, BadField(name, c.names[name], "a whole number from 0 on")
 	}
 	return int(n), nil
