@@ -1,0 +1,284 @@
+package local_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/varvelog/varve/internal/wire"
+	"github.com/varvelog/varve/localdev/dynamodb"
+	"github.com/varvelog/varve/sdk"
+)
+
+// damage: an object that is missing, and a topic that is gone.
+func damage(t *testing.T) {
+	s := newSite(t)
+	s.produce("t", 0, "a")
+	objects := s.log.Backend().Store
+	page, err := objects.List(t.Context(), "", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range page.Objects {
+		if o.Name != "varve.json" {
+			if err := objects.Delete(t.Context(), o.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.produce("t", 1, "b")
+	s.fails(s.do("GET", "/v1/topics/t/partitions/0/records?offset=0", ""), 500, wire.Corrupt)
+	if e := s.fails(s.do("GET", "/v1/topics/t/records?from=0:0", ""), 500, wire.Corrupt); e.Topic != "t" || *e.Partition != 0 {
+		t.Errorf("%+v", e)
+	}
+	x := s.do("GET", "/v1/topics/t/records?from=0:0,1:0", "") // there is something else to be returned
+	if s.want(x, 200, nil); x.answer.Get(wire.PositionsHeader) != "0:0:0:1,1:1:0:1" {
+		t.Error(x.answer)
+	}
+
+	s.world.Create(s.log, sdk.NewTopic{Name: "gone", Partitions: 1})
+	s.produce("gone", 0, "a")
+	s.want(s.do("GET", "/v1/topics/gone/partitions/0/records?offset=0", ""), 200, nil)
+	if err := s.log.Admin().DeleteTopic(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	s.fails(s.do("POST", "/v1/topics/gone/records", `{"records":[{"value":"v"}]}`, asJSON), 410, wire.TopicGone)
+	s.fails(s.do("POST", "/v1/topics/gone/records", `{"records":[{"value":"v"}]}`, asJSON), 404, wire.UnknownTopic)
+	s.fails(s.do("GET", "/v1/topics/gone/partitions/0/records?offset=0", ""), 404, wire.UnknownTopic)
+	s.world.Create(s.log, sdk.NewTopic{Name: "gone", Partitions: 1})
+	s.produce("gone", 0, "new")
+	if x := s.do("GET", "/v1/topics/gone/partitions/0/records?offset=0", ""); !strings.Contains(string(x.answered), "new") {
+		t.Errorf("%s", x.answered)
+	}
+}
+
+// troubles: the table refuses for too much, and does not answer. Virtual time, since it is tried again for a while.
+func troubles(t *testing.T) {
+	for status, fault := range map[int]dynamodb.Fault{429: dynamodb.Throttle(), 503: {Skip: true, Reply: dynamodb.ErrConnectionLost}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newLinking(t)
+			s := siteOn(t, d)
+			for _, x := range samples {
+				trouble := func(dynamodb.Call) dynamodb.Fault { return fault }
+				d.onTable.Store(&trouble)
+				answer := s.do(x.op, x.target, x.body, x.headers...)
+				code := map[int]string{429: wire.Throttled, 503: wire.Unavailable}[status]
+				if strings.Contains(string(answer.answered), wire.UnknownOutcome) {
+					code = wire.UnknownOutcome // its commit was sent
+				}
+				if e := s.fails(answer, status, code); e.Retriable == (code == wire.UnknownOutcome) || e.RetryAfter == nil || answer.answer.Get("Retry-After") == "" {
+					t.Errorf("%s %s: %v, %+v", x.op, x.target, answer.answer, e)
+				}
+				d.onTable.Store(nil)
+				if x.op == "GET" && strings.Contains(x.target, "/groups/") {
+					continue
+				}
+				s.produce("t", 0, "a")
+				want := x.status
+				if want == 501 {
+					want = 200
+				}
+				s.want(s.do(x.op, x.target, x.body, x.headers...), want, nil)
+			}
+		})
+	}
+}
+
+// ranges: offsets that are not there, waits, and how much comes.
+func ranges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		for i := range 10 {
+			s.produce("t", 0, fmt.Sprint(i), strings.Repeat("x", 1000))
+		}
+		if _, err := s.log.Admin().DeleteRecords(t.Context(), "t", 0, 5); err != nil {
+			t.Fatal(err)
+		}
+		for target, code := range map[string]string{
+			"/v1/topics/t/partitions/0/records?offset=4": wire.OffsetExpired, "/v1/topics/t/partitions/0/records?offset=21": wire.OffsetOutOfRange,
+			"/v1/topics/t/records?from=0:4": wire.OffsetExpired, "/v1/topics/t/records?from=1:0,0:21": wire.OffsetOutOfRange,
+		} {
+			if e := s.fails(s.do("GET", target, ""), 416, code); *e.Start != 5 || *e.End != 20 || *e.Partition != 0 || e.Topic != "t" {
+				t.Errorf("%s: %+v", target, e)
+			}
+		}
+		next, got := int64(5), 0
+		for steps := 0; next < 20; steps++ {
+			var f struct {
+				Records []sdk.Record
+				Next    int64 `json:"next_offset"`
+			}
+			x := s.do("GET", fmt.Sprintf("/v1/topics/t/partitions/0/records?offset=%d&max_bytes=1500", next), "")
+			s.want(x, 200, &f)
+			if len(f.Records) == 0 || f.Records[0].Offset != next || len(x.answered) > 2500 || steps > 20 {
+				t.Fatalf("at %d: %s", next, x.answered)
+			}
+			got, next = got+len(f.Records), f.Next
+		}
+		if got != 15 {
+			t.Errorf("%d records", got)
+		}
+		waits(s)
+	})
+}
+
+// waits: a request that waits answers when there is something, or when its time is over.
+func waits(s *site) {
+	start := time.Now()
+	var f struct {
+		Records []sdk.Record
+		Next    int64 `json:"next_offset"`
+		End     int64
+	}
+	s.want(s.do("GET", "/v1/topics/t/partitions/1/records?offset=0&wait=7s", ""), 200, &f)
+	if took := time.Since(start); len(f.Records) != 0 || f.Next != 0 || took < 7*time.Second || took > 8*time.Second {
+		s.t.Errorf("%+v after %v", f, took)
+	}
+	for _, target := range []string{"/v1/topics/t/partitions/1/records?offset=0&wait=1h", "/v1/topics/t/records?wait=1h&from=0:20,2:0,1:0"} {
+		start, n := time.Now(), len(s.world.Values(s.log, "t")[1])
+		target = strings.Replace(strings.Replace(target, "offset=0", fmt.Sprint("offset=", n), 1), "1:0", fmt.Sprint("1:", n), 1)
+		go func() {
+			time.Sleep(3 * time.Second)
+			s.produce("t", 3, "another partition of the lane")
+			time.Sleep(3 * time.Second)
+			s.produce("t", 1, "it")
+		}()
+		x := s.do("GET", target, "", "Accept: "+wire.BatchesType)
+		s.want(x, 200, nil)
+		if took := time.Since(start); len(x.answered) == 0 || took < 6*time.Second || took > 9*time.Second {
+			s.t.Errorf("%s: %d bytes after %v: %v", target, len(x.answered), took, x.answer)
+		}
+		synctest.Wait()
+	}
+	for _, left := range []time.Duration{10 * time.Second, time.Second, 50 * time.Millisecond} { // a function's time
+		ctx, cancel := context.WithTimeout(context.Background(), left)
+		start := time.Now()
+		s.want(s.send(httptest.NewRequestWithContext(ctx, "GET", "/v1/topics/t/partitions/2/records?offset=0&wait=1h", nil), ""), 200, nil)
+		if took := time.Since(start); took > left*3/4 {
+			s.t.Errorf("with %v left it took %v", left, took)
+		}
+		cancel()
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(time.Second, cancel)
+	s.fails(s.send(httptest.NewRequestWithContext(gone, "GET", "/v1/topics/t/partitions/2/records?offset=0&wait=1h", nil), ""), 503, wire.Unavailable)
+}
+
+// groups: what is committed, by whom, and in which order.
+func groups(t *testing.T) {
+	s := newSite(t)
+	s.world.Create(s.log, sdk.NewTopic{Name: "wide", Partitions: 4, LaneWidth: 2})
+	for p := range 4 {
+		s.produce("wide", p, "a", "b", "c", "d", "e")
+	}
+	commit := func(offsets string) *exchange {
+		return s.do("POST", "/v1/groups/g/offsets", `{"topic":"wide","offsets":[`+offsets+`]}`, asJSON)
+	}
+	committed := func() string {
+		var g wire.GroupOffsets
+		s.want(s.do("GET", "/v1/groups/g/offsets?topic=wide", ""), 200, &g)
+		list := ""
+		for _, o := range g.Offsets {
+			list += fmt.Sprintf("%d:%d%s ", o.Partition, o.Offset, o.Metadata)
+		}
+		return list
+	}
+	s.want(commit(`{"partition":0,"offset":2,"expected":null,"metadata":"x"},{"partition":3,"offset":1}`), 200, nil)
+	s.want(commit(`{"partition":0,"offset":2,"expected":null,"metadata":"x"}`), 200, nil) // a repeat
+	if got := committed(); got != "0:2x 3:1 " {
+		t.Error(got)
+	}
+	if e := s.fails(commit(`{"partition":0,"offset":1}`), 409, wire.OffsetLower); *e.Committed != 2 || *e.Partition != 0 || e.Retriable {
+		t.Errorf("%+v", e)
+	}
+	if e := s.fails(commit(`{"partition":0,"offset":3,"expected":1}`), 409, wire.OffsetChanged); *e.Committed != 2 {
+		t.Errorf("%+v", e)
+	}
+	s.fails(commit(`{"partition":2,"offset":3,"expected":0}`), 409, wire.OffsetChanged)
+	s.fails(commit(`{"partition":1,"offset":4},{"partition":0,"offset":1}`), 409, wire.OffsetLower) // all of the lane or none
+	if got := committed(); got != "0:2x 3:1 " {
+		t.Error(got)
+	}
+	s.want(commit(`{"partition":1,"offset":4},{"partition":0,"offset":3,"expected":2}`), 200, nil)
+	if got := committed(); got != "0:3 1:4 3:1 " {
+		t.Error(got)
+	}
+	// A member takes over where the requests were, and while it lives they are refused.
+	c, err := s.log.NewConsumer(t.Context(), "g", []string{"wide"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[int]int64{}
+	for n := 0; n < 2+1+5+4; {
+		fetches, err := c.Poll(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range fetches {
+			for _, r := range f.Records {
+				if _, seen := got[f.Partition]; !seen {
+					got[f.Partition] = r.Offset
+				}
+				n++
+			}
+		}
+	}
+	if fmt.Sprint(got) != "map[0:3 1:4 2:0 3:1]" {
+		t.Error(got)
+	}
+	if e := s.fails(commit(`{"partition":2,"offset":1}`), 409, wire.GroupActive); len(e.Members) != 1 {
+		t.Errorf("%+v", e)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.want(commit(`{"partition":2,"offset":5}`), 200, nil)
+}
+
+// onceOverHTTP: a request with producer id and sequence is applied once.
+func onceOverHTTP(t *testing.T) {
+	s := newSite(t)
+	s.world.Create(s.log, sdk.NewTopic{Name: "wide", Partitions: 4, LaneWidth: 2})
+	var id wire.Producer
+	s.want(s.do("POST", "/v1/producers", ""), 201, &id)
+	send := func(topic, sequence, records string) *exchange {
+		return s.do("POST", "/v1/topics/"+topic+"/records", `{"records":[`+records+`]}`, asJSON, wire.ProducerIDHeader+": "+id.ID, wire.SequenceHeader+": "+sequence)
+	}
+	for _, bad := range [][]string{{wire.ProducerIDHeader + ": 1"}, {wire.SequenceHeader + ": 1"}, {wire.ProducerIDHeader + ": 0", wire.SequenceHeader + ": 1"},
+		{wire.ProducerIDHeader + ": -1", wire.SequenceHeader + ": 1"}, {wire.ProducerIDHeader + ": 1", wire.SequenceHeader + ": 0"},
+		{wire.ProducerIDHeader + ": x", wire.SequenceHeader + ": 1"}, {wire.ProducerIDHeader + ": 99999999999999999999", wire.SequenceHeader + ": 1"},
+		{wire.ProducerIDHeader + ": 1", wire.ProducerIDHeader + ": 2", wire.SequenceHeader + ": 1"}} {
+		s.fails(s.do("POST", "/v1/topics/t/records", `{"records":[{"partition":0}]}`, append(bad, asJSON)...), 400, wire.BadRequest)
+	}
+	if e := s.fails(send("t", "1", `{"key":"k"},{"value":"v"}`), 400, wire.BadRequest); *e.Record != 1 {
+		t.Errorf("%+v", e)
+	}
+	s.fails(send("wide", "1", `{"partition":0},{"partition":3}`), 400, wire.BadRequest)
+	s.fails(send("t", "1", `{"partition":0},{"partition":4}`), 404, wire.UnknownPartition)
+	var first, again wire.Produced
+	s.want(send("t", "1", `{"key":"k","value":"a"},{"partition":2,"value":"b"}`), 200, &first)
+	s.want(send("t", "1", `{"key":"k","value":"a"},{"partition":2,"value":"b"}`), 200, &again)
+	a, _ := json.Marshal(first.Results)
+	b, _ := json.Marshal(again.Results)
+	if first.Repeated || !again.Repeated || string(a) != string(b) {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+	if e := s.fails(send("t", "3", `{"partition":0}`), 409, wire.SequenceGap); e.Expected == nil || *e.Expected != 2 || e.Retriable {
+		t.Errorf("%+v", e)
+	}
+	if got := s.world.Values(s.log, "t"); len(got[0])+len(got[1])+len(got[2])+len(got[3]) != 2 {
+		t.Errorf("%v", got)
+	}
+	for n := 2; n <= 8; n++ {
+		s.want(send("t", fmt.Sprint(n), `{"partition":0}`), 200, nil)
+	}
+	s.want(send("t", "1", `{"key":"k","value":"a"},{"partition":2,"value":"b"}`), 200, &again)
+	if !again.Repeated || again.OffsetsKnown == nil || again.Results[0].Offset != nil {
+		t.Errorf("%+v", again)
+	}
+}
