@@ -51,6 +51,7 @@ func damage(t *testing.T) {
 	s.fails(s.do("POST", "/v1/topics/gone/records", `{"records":[{"value":"v"}]}`, asJSON), 404, wire.UnknownTopic)
 	s.fails(s.do("GET", "/v1/topics/gone/partitions/0/records?offset=0", ""), 404, wire.UnknownTopic)
 	s.world.Create(s.log, sdk.NewTopic{Name: "gone", Partitions: 1})
+	s.fails(s.do("POST", "/v1/topics/gone/records", `{"records":[{"value":"v"}]}`, asJSON, wire.TopicIDHeader+": 0123456789ab"), 410, wire.TopicGone)
 	s.produce("gone", 0, "new")
 	if x := s.do("GET", "/v1/topics/gone/partitions/0/records?offset=0", ""); !strings.Contains(string(x.answered), "new") {
 		t.Errorf("%s", x.answered)

@@ -116,16 +116,15 @@ func (s *Service) produce(c *api.Call) error {
 	if err != nil {
 		return err
 	}
-	if id := c.R.Header.Get(wire.TopicIDHeader); id != "" {
-		if err := p.CheckTopic(c.R.Context(), topic, id); err != nil {
-			s.leave(c.R.Context(), p)
-			return err
-		}
-	}
 	// A client that goes away changes nothing: the outcome is waited for all the same.
 	ctx, cancel := s.options.Env.WithTimeout(context.WithoutCancel(c.R.Context()), api.TimeLeft(c.R.Context(), s.options.Env, s.options.Most))
 	defer cancel()
 	defer a.leave(ctx, p) // after the answer
+	if id := c.R.Header.Get(wire.TopicIDHeader); id != "" {
+		if err := p.CheckTopic(ctx, topic, id); err != nil {
+			return err
+		}
+	}
 	if once != nil {
 		return s.appendOnce(ctx, c, p, once, records)
 	}

@@ -100,10 +100,6 @@ func detail(e *wire.Error, err error) bool {
 	if errors.As(err, &delivery) {
 		e.Topic, e.Partition = delivery.Topic, &delivery.Partition
 	}
-	var damaged *sdk.DataError
-	if errors.As(err, &damaged) {
-		e.Topic, e.Partition = damaged.Topic, &damaged.Partition
-	}
 	var outside *sdk.RangeError
 	var large *sdk.TooLargeError
 	var damaged *sdk.DataError
