@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// Result is what became of one record. On success its Partition, Offset and Timestamp are set.
+// Result is what became of one record. On success its Partition, Offset and Timestamp are set; over HTTP the Timestamp stays the record's own, also in a topic that
+// puts the time of appending in its place.
 type Result struct {
 	Record *Record
 	Err    error

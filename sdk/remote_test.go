@@ -111,7 +111,7 @@ func TestRemote_Faults(t *testing.T) {
 					return c.mishaps[chance.IntN(len(c.mishaps))]
 				})
 				seen := &acks{}
-				const n = 400
+				const n = 150
 				var producers []*sdk.Producer
 				for range 2 {
 					producers = append(producers, f.producer(f.log, sdk.WithDeliveryDeadline(time.Hour)))
