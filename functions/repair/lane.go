@@ -76,7 +76,9 @@ func (r *run) archive(ctx context.Context, l *lane) error {
 func (r *run) untils(l *lane) map[metadata.LaneID]int64 {
 	until := map[metadata.LaneID]int64{}
 	for _, id := range l.topic.Lanes {
-		until[id] = max(r.lanes[id].state.Archived, 1)
+		if until[id] = r.lanes[id].state.Archived; until[id] == 0 {
+			until[id] = -1
+		}
 	}
 	until[l.id] = l.order
 	return until
