@@ -155,3 +155,45 @@ func TestResetPassesCuts(t *testing.T) {
 		}
 	})
 }
+
+// The table was put back to before the first record. Where the archive has records of offsets that were given again, who reads from the beginning gets them, and who asks for one of
+// those offsets is told.
+func TestCutAtTheBeginning(t *testing.T) {
+	for _, again := range []int{3, 12} { // fewer than were archived, and more
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.create("t", 2, 2)
+			o := w.options()
+			o.Back = w.env.Now()
+			time.Sleep(time.Second)
+			old := w.snapshot()
+			a := w.writer()
+			a.minutes("t", 9)
+			w.compact("t")
+			a.minutes("t", 1)
+			w.engine.Store(old)
+			a.minutes("t", again)
+			time.Sleep(20 * minute)
+			w.mustRepair(o)
+			w.sound("t")
+			w.all("t")
+			w.whole()
+			replay, err := w.log.NewReplay(w.Context(), "t", sdk.ReplayParallel(1))
+			check(t, err)
+			check(t, replay.Run(w.Context(), func(context.Context, sdk.Fetch) error { return nil }))
+			if p := replay.Progress(); p.Records != int64(len(w.acks)) {
+				t.Errorf("a replay: %+v, %d were acknowledged", p, len(w.acks))
+			}
+			c, err := w.log.NewConsumer(w.Context(), "g", []string{"t"}, sdk.StartAt(sdk.Earliest))
+			check(t, err)
+			defer c.Close(w.Context())
+			for n := 0; n < len(w.acks); {
+				fetches, err := c.Poll(w.Context())
+				check(t, err)
+				for _, f := range fetches {
+					n += len(f.Records)
+				}
+			}
+		})
+	}
+}
