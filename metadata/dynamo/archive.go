@@ -152,7 +152,7 @@ func publicationToken(p *metadata.Publication) string {
 	for i := range p.Put {
 		fmt.Fprint(h, "|", p.Put[i].Partition, p.Put[i].Base)
 	}
-	return fmt.Sprintf("%s-%015x", p.ID, h.Sum64()>>4)
+	return fmt.Sprintf("P%s-%014x", p.ID, h.Sum64()>>8)
 }
 
 // stateRefused says why the state's condition failed.
