@@ -61,7 +61,7 @@ func (r *run) topicOf(id segment.TopicID) (*metadata.Topic, error) {
 		return nil, err
 	}
 	k := r.found.topics[id]
-	t := &metadata.Topic{Name: name, ID: id, Version: 1, Partitioner: topics.Partitioner, Keyed: true, Config: metadata.DefaultTopicConfig(), Partitions: k.partitions}
+	t := &metadata.Topic{Name: name, ID: id, Version: r.era.Version(), Partitioner: topics.Partitioner, Keyed: true, Config: metadata.DefaultTopicConfig(), Partitions: k.partitions}
 	t.Classes = slices.Sorted(maps.Keys(k.classes))
 	t.Stored = slices.Clone(t.Classes)
 	for _, c := range t.Classes {
@@ -77,7 +77,7 @@ func (r *run) topicOf(id segment.TopicID) (*metadata.Topic, error) {
 	if err != nil {
 		return nil, fmt.Errorf("topic %s: %w", id, err)
 	}
-	t.History = []metadata.Growth{{Version: 1, Partitions: t.Partitions}}
+	t.History = []metadata.Growth{{Version: t.Version, Partitions: t.Partitions}}
 	return t, t.Validate()
 }
 

@@ -284,5 +284,5 @@ func (r *run) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.finishChanges(ctx)
+	return r.changeAll(ctx)
 }

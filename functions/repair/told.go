@@ -81,10 +81,10 @@ func (k *told) addLanes(t *metadata.Topic) error {
 	return nil
 }
 
-// amended is the row with what footers tell and it does not know, or nil.
-func (k *told) amended(t *metadata.Topic) (*metadata.Topic, error) {
+// amended is the row with what footers tell and it does not know, as the era's version, or nil.
+func (r *run) amended(t *metadata.Topic, k *told) (*metadata.Topic, error) {
 	next := *t
-	next.Version++
+	next.Version = max(t.Version+1, r.era.Version())
 	next.Partitions = max(t.Partitions, k.partitions)
 	if err := k.addLanes(&next); err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (r *run) amendTopics(ctx context.Context) error {
 func (r *run) amend(ctx context.Context, t *metadata.Topic, k *told) (*metadata.Topic, error) {
 	var failed error
 	for range amendTries {
-		next, err := k.amended(t)
+		next, err := r.amended(t, k)
 		switch {
 		case err != nil:
 			return nil, err
@@ -143,11 +143,7 @@ func (r *run) amend(ctx context.Context, t *metadata.Topic, k *told) (*metadata.
 		case r.o.DryRun:
 			return next, nil
 		}
-		floor, err := r.table.Floor(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if failed = r.table.ReplaceTopic(ctx, next, len(t.Lanes), floor); failed == nil {
+		if failed = r.replace(ctx, t, next); failed == nil {
 			return next, nil
 		}
 		if !errors.Is(failed, metadata.ErrChanged) {
@@ -160,10 +156,27 @@ func (r *run) amend(ctx context.Context, t *metadata.Topic, k *told) (*metadata.
 	return nil, failed
 }
 
-// finishChanges brings lanes to the version of their topic's row, so that writers read it.
-func (r *run) finishChanges(ctx context.Context) error {
+func (r *run) replace(ctx context.Context, t, next *metadata.Topic) error {
+	floor, err := r.table.Floor(ctx)
+	if err != nil {
+		return err
+	}
+	return r.table.AmendTopic(ctx, t.Version, next, len(t.Lanes), floor)
+}
+
+// changeAll gives all topics a version of the era, and their lanes, so that their writers read the rows. Those who remember changes that the table has forgotten would otherwise
+// take rows and heads for old ones, and go on by what they remember: under a class, perhaps, that the row does not know.
+func (r *run) changeAll(ctx context.Context) error {
 	keeper := topics.New(r.table, r.o.Env)
 	for _, t := range r.topics {
+		if t.Version < r.era.Version() {
+			next := *t
+			next.Version = r.era.Version()
+			if err := r.replace(ctx, t, &next); err != nil {
+				return fmt.Errorf("topic %q: %w", t.Name, err)
+			}
+			*t = next
+		}
 		behind := func(id metadata.LaneID) bool {
 			l := r.lanes[id]
 			return l.head.ConfigVersion < t.Version || t.Version > 1 && l.state.Version < t.Version // a state has none until the first change

@@ -82,7 +82,7 @@ func TestGrownTopicIsGrownAgain(t *testing.T) {
 		}
 		w.whole()
 		for _, h := range w.heads("t") {
-			if h.ConfigVersion < 2 {
+			if h.ConfigVersion < metadata.VersionStep {
 				t.Errorf("lane %s is of version %d", h.Lane, h.ConfigVersion)
 			}
 		}
@@ -257,6 +257,48 @@ func TestClassesThatComeBackAreStored(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// A writer that remembers a change of the retention that the table has forgotten reads the row when the repair has begun, and goes on under the row's class.
+func TestWritersForgetWhatTheTableHasForgotten(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.create("t", 2, 2)
+			a := w.writer()
+			a.minutes("t", 3)
+			o := w.options()
+			o.Back = w.env.Now()
+			time.Sleep(time.Second)
+			old := w.snapshot()
+			for _, days := range []string{"3", "2"} {
+				w.alter("t", sdk.Alteration{Config: map[string]string{"retention.ms": days + "00000000"}})
+				a.minutes("t", 3)
+			}
+			time.Sleep(20 * minute)
+			topic := "t"
+			if lost {
+				w.lose()
+				o = repair.Options{Lost: true, Env: w.env}
+				plan := o
+				plan.DryRun = true
+				o.Names = map[segment.TopicID]string{segment.TopicID(w.mustRepair(plan).Topics[0].ID): topic}
+			} else {
+				w.engine.Store(old)
+			}
+			w.mustRepair(o)
+			w.reopen()
+			row, err := w.adapter(w.env).Topic(t.Context(), topic)
+			check(t, err)
+			a.minutes(topic, 3)
+			head := w.heads(topic)[0]
+			for _, e := range head.Entries[len(head.Entries)-2:] {
+				if e.ID.Class() != row.Class() {
+					t.Errorf("lost %t: appended under %s, the topic's class is %s", lost, e.ID.Class(), row.Class())
+				}
+			}
 		})
 	}
 }

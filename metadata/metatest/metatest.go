@@ -62,6 +62,7 @@ func Run(t *testing.T, open New) {
 		{"Fence", testFence},
 		{"SetCuts", testSetCuts},
 		{"Jump", testJump},
+		{"AmendTopic", testAmendTopic},
 		{"CommitAll", testCommitAll},
 		{"CommitAllRefuses", testCommitAllRefuses},
 		{"CommitAllRace", testCommitAllRace},
