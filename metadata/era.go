@@ -73,11 +73,12 @@ func (cs Cuts) At(offset int64) *Cut {
 	return nil
 }
 
-// Past is the offset, or the next one that is in none of them.
-func (cs Cuts) Past(offset int64) int64 {
+// GoOn is where one goes on who has all before the offset, or wants none of it: there, also where a cut begins, which is passed from before it, but from the inside of
+// a cut behind it.
+func (cs Cuts) GoOn(offset int64) int64 {
 	for _, c := range cs {
-		if c.From <= offset && offset < c.To {
-			offset = c.To
+		if c.From < offset && offset < c.To {
+			return c.To
 		}
 	}
 	return offset
