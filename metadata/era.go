@@ -127,6 +127,10 @@ type Era struct {
 // who remembers it reads the row.
 const VersionStep = 1 << 20
 
+// FenceStep is by how much a repair raises the epochs of heads. The head of an earlier moment has lower ones than requests that are still under way, which single steps would
+// meet again some day; and a writer knows by it that its lane has gone back.
+const FenceStep = 1 << 20
+
 // Version is the least config version of topics in the era.
 func (e *Era) Version() int64 { return e.Number * VersionStep }
 

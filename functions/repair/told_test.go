@@ -302,3 +302,31 @@ func TestWritersForgetWhatTheTableHasForgotten(t *testing.T) {
 		})
 	}
 }
+
+// A writer that has spilled what the table has forgotten does not continue the chunks of that time when, in the new era, it comes to the same order.
+func TestWritersForgetChunks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("t", 2, 2)
+		a, b := w.writer(), w.writer()
+		a.minutes("t", 5)
+		o := w.options()
+		o.Back = w.env.Now()
+		time.Sleep(time.Second)
+		old := w.snapshot()
+		a.minutes("t", 11) // up to order 16
+		w.compact("t")
+		time.Sleep(20 * minute)
+		w.engine.Store(old)
+		w.mustRepair(o)
+		if h := w.heads("t")[0]; h.Next != 8 {
+			t.Fatalf("the era begins at order %d", h.Next)
+		}
+		b.minutes("t", 8)
+		for w.heads("t")[0].Next < 24 {
+			a.write("t", 1) // nothing of partition 1
+		}
+		synctest.Wait()
+		w.whole()
+	})
+}
