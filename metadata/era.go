@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/varvelog/varve/segment"
 )
 
 // An era ends when the table is put back to an earlier moment, or lost: offsets were given that the table does not know. A repair begins the next era: every
@@ -71,11 +73,12 @@ func (cs Cuts) At(offset int64) *Cut {
 	return nil
 }
 
-// Past is the offset, or the next one that is in none of them.
-func (cs Cuts) Past(offset int64) int64 {
+// GoOn is where one goes on who has all before the offset, or wants none of it: there, also where a cut begins, which is passed from before it, but from the inside of
+// a cut behind it.
+func (cs Cuts) GoOn(offset int64) int64 {
 	for _, c := range cs {
-		if c.From <= offset && offset < c.To {
-			offset = c.To
+		if c.From < offset && offset < c.To {
+			return c.To
 		}
 	}
 	return offset
@@ -119,6 +122,17 @@ type Era struct {
 	Begun  time.Time // service time when the repair began
 	Jump   int64     // from where on offsets are given in this era
 }
+
+// VersionStep is by how much at least the config versions of topics are raised from one era to the next: above all that a forgotten time can have had, so that a writer
+// who remembers it reads the row.
+const VersionStep = 1 << 20
+
+// FenceStep is by how much a repair raises the epochs of heads. The head of an earlier moment has lower ones than requests that are still under way, which single steps would
+// meet again some day; and a writer knows by it that its lane has gone back.
+const FenceStep = 1 << 20
+
+// Version is the least config version of topics in the era.
+func (e *Era) Version() int64 { return e.Number * VersionStep }
 
 // Lost tells whether the table was lost altogether.
 func (e *Era) Lost() bool { return e.Back.IsZero() }
@@ -169,6 +183,8 @@ type Repairer interface {
 	Fence(ctx context.Context, lane LaneID) (*Head, error)
 	// SetCuts replaces the cuts of a lane's state, at least one, if they are still as they were read; ErrChanged. Returns the state after it.
 	SetCuts(ctx context.Context, was *State, cuts []Cut) (*State, error)
+	// AmendTopic is ReplaceTopic for a row of an earlier version than t.Version-1.
+	AmendTopic(ctx context.Context, was int64, t *Topic, firstNew int, floor segment.ID) error
 	// Jump sets the ends of slots to an offset above them, if the head holds no entries and is at the order next; ErrChanged, with the image, if not. That it was done is nil.
 	Jump(ctx context.Context, lane LaneID, next int64, slots []Slot, to int64) (*Head, error)
 }

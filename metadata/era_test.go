@@ -94,8 +94,9 @@ func TestCutsAgainstAScan(t *testing.T) {
 	var valid []int64 // offsets in no cut
 	for o := low; o < end; o++ {
 		in := s.Cut(2, o) != nil
-		if past := cuts.Past(o); (cuts.At(o) != nil) != in || (past == o) == in || past < o || s.Cut(2, past) != nil || in && s.Cut(2, past-1) == nil {
-			t.Errorf("%d: %+v, past it %d", o, cuts.At(o), past)
+		cut, on := cuts.At(o), cuts.GoOn(o)
+		if (cut != nil) != in || (!in || cut.From == o) && on != o || in && cut.From < o && on != cut.To {
+			t.Errorf("%d: %+v, goes on at %d", o, cut, on)
 		}
 		if !in {
 			valid = append(valid, o)

@@ -309,7 +309,7 @@ func (c *Consumer) Seek(tp TopicPartition, offset int64) error {
 		o.delivered, o.finished = noOffset, noOffset
 		if !o.begun {
 			o.begun = true
-			r.begins(tp.Partition, offset)
+			r.begins(tp.Partition, offset, false)
 			return nil
 		}
 		return r.Seek(tp.Partition, offset)

@@ -41,7 +41,8 @@ func (c *Consumer) begin(ctx context.Context, e event) error {
 	defer c.mu.Unlock()
 	for p, start := range starts {
 		c.owned[p].begun = true
-		c.readers[p.ID].begins(p.Partition, start)
+		_, given := e.given[TopicPartition{c.readers[p.ID].topic.Name, p.Partition}]
+		c.readers[p.ID].begins(p.Partition, start, !given)
 	}
 	if err != nil {
 		return groupError(c.group, err)

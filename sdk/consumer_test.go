@@ -3,7 +3,6 @@ package sdk_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -168,9 +167,42 @@ func TestConsumerRefuses(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, group := range []string{"", "a/b", "..", fmt.Sprintf("%0300d", 1)} {
-		if _, err := b.log.NewConsumer(t.Context(), group, []string{"t"}); !errors.Is(err, sdk.ErrInvalid) {
-			t.Errorf("group %q: %v", group, err)
+}
+
+// BR-46 for groups: names outside the set are refused by every call before anything is written, and every name within it is a group of its own.
+func TestBR46_GroupNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("t", 1, 64)
+		b.fill("t", 1, len(goodNames))
+		admin := b.log.Admin()
+		for _, group := range badNames {
+			_, consumes := b.log.NewConsumer(b.ctx, group, []string{"t"})
+			_, described := admin.DescribeGroup(b.ctx, group, sdk.Earliest)
+			_, reset := admin.ResetGroup(b.ctx, sdk.GroupReset{Group: group})
+			for _, err := range []error{consumes, described, reset, admin.DeleteGroup(b.ctx, group, false)} {
+				if !errors.Is(err, sdk.ErrInvalid) {
+					t.Errorf("%q: %v", group, err)
+				}
+			}
 		}
-	}
+		if all, err := admin.ListGroups(b.ctx); err != nil || len(all) > 0 {
+			t.Errorf("%v, %v", all, err)
+		}
+		for i, group := range goodNames {
+			c, err := b.log.NewConsumer(b.ctx, group, []string{"t"}, sdk.ManualCommit(), sdk.Reading(sdk.WithWait(time.Second)))
+			check(t, err)
+			b.takes(c)
+			check(t, c.CommitOffsets(b.ctx, map[sdk.TopicPartition]sdk.CommitOffset{tp("t", 0): {Offset: int64(i)}}))
+			check(t, c.Close(b.ctx))
+		}
+		for i, group := range goodNames {
+			if p := b.describe(group, sdk.Earliest).Partitions[0]; p.Committed != int64(i) {
+				t.Errorf("%s: committed %d, want %d", group, p.Committed, i)
+			}
+		}
+		if all, err := admin.ListGroups(b.ctx); err != nil || !slices.Equal(all, slices.Sorted(slices.Values(goodNames))) {
+			t.Errorf("%v, %v", all, err)
+		}
+	})
 }

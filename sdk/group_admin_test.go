@@ -277,3 +277,29 @@ func TestBR53_CommitsThatCannotBeRead(t *testing.T) {
 		e.close(t)
 	})
 }
+
+// BR-29: a commit that is newer than the end that eventual reads show is lag 0, not -5.
+func TestBR29_ACommitPastAStaleEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("t", 1, 64)
+		b.fill("t", 1, 95)
+		once(t, b.log, "g", []string{"t"})
+		admin := b.open().Admin() // has seen the end at 95
+		_, err := admin.DescribeGroup(b.ctx, "g", sdk.Earliest)
+		check(t, err)
+		b.fill("t", 1, 5)
+		once(t, b.log, "g", []string{"t"})
+		b.faults(nil, func(_ context.Context, c dynamodb.Call) dynamodb.Fault {
+			if c.Consistent {
+				return dynamodb.Fault{}
+			}
+			return dynamodb.StaleBy(30 * time.Second)
+		})
+		d, err := admin.DescribeGroup(b.ctx, "g", sdk.Earliest)
+		check(t, err)
+		if p := d.Partitions[0]; p.Committed != 100 || p.End != 100 || p.Lag != 0 {
+			t.Errorf("%+v", p)
+		}
+	})
+}

@@ -100,7 +100,7 @@ func (v *groupView) partition(t *metadata.Topic, ends bounds, start Position) (g
 		g.Lost = ends.cuts.Count(next, g.Start)
 		next = g.Start
 	}
-	next = min(ends.cuts.Past(next), g.End)
+	next = min(ends.cuts.GoOn(next), g.End)
 	g.Lag = ends.cuts.Count(next, g.End)
 	return g, next
 }

@@ -125,7 +125,7 @@ func (p *bounds) check(t *metadata.Topic, offset int64) error {
 
 // resetTo is the offset at which a partition, whose group is at from, is to go on.
 func (a *Admin) resetTo(ctx context.Context, t *metadata.Topic, p bounds, from int64, to ResetTo) (int64, error) {
-	first := min(p.cuts.Past(p.Start), p.End)
+	first := min(p.cuts.GoOn(p.Start), p.End)
 	switch to.Position.kind {
 	case earliest:
 		return first, nil
@@ -136,7 +136,7 @@ func (a *Admin) resetTo(ctx context.Context, t *metadata.Topic, p bounds, from i
 		if errors.Is(err, ErrNoOffset) {
 			return p.End, nil
 		}
-		return p.cuts.Past(offset), err
+		return p.cuts.GoOn(offset), err
 	case atOffset:
 		return to.Position.offset, p.check(t, to.Position.offset)
 	}

@@ -150,6 +150,37 @@ func TestHandleParks(t *testing.T) {
 	})
 }
 
+// What is parked in a retry topic is handled in the order in which it was parked.
+func TestHandleRetriesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("t", 1, 64)
+		b.write("t", one(0, numbers(0, 6)))
+		p, err := b.log.NewProducer()
+		check(t, err)
+		attempts := map[string]int{}
+		var retried []string
+		var mu sync.Mutex
+		stop := handle(b, func(_ context.Context, r *sdk.Record) error {
+			mu.Lock()
+			defer mu.Unlock()
+			v := string(r.Value)
+			if attempts[v]++; attempts[v] == 1 && v != "0" {
+				return errors.New("not yet")
+			} else if attempts[v] > 1 {
+				retried = append(retried, v)
+			}
+			return nil
+		}, sdk.Attempts(1, time.Second, time.Second), sdk.RetryAfter(p, time.Minute))
+		time.Sleep(5 * time.Minute)
+		stop()
+		if want := []string{"1", "2", "3", "4", "5"}; !slices.Equal(retried, want) {
+			t.Errorf("retried %v, want %v", retried, want)
+		}
+		check(t, p.Close(b.ctx))
+	})
+}
+
 // Different keys of one partition beside one another, one key in order; what is committed is the unbroken run.
 func TestHandleKeysInParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

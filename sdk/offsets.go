@@ -54,7 +54,7 @@ func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]bounds, error) 
 
 // recordAt is the extent of the record at the offset, or of the next that is left; in the archive it may begin below the offset. Nil when there is none.
 func (l *Log) recordAt(ctx context.Context, t *metadata.Topic, partition int, offset int64) (*walk.Extent, error) {
-	for c := walk.At(t, partition, offset); ; {
+	for c := walk.At(t, partition, offset).Arrived(); ; {
 		extents, next, err := l.walker.Next(ctx, c)
 		var outside *walk.RangeError
 		switch {

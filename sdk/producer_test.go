@@ -11,6 +11,7 @@ import (
 	"github.com/varvelog/varve/localdev/dynamodb"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/sdk"
+	"github.com/varvelog/varve/segment"
 	"github.com/varvelog/varve/segment/store/fault"
 )
 
@@ -287,4 +288,24 @@ func TestProduce_UnknownTopicAndBadInputAreTyped(t *testing.T) {
 		}
 		w.must(p.Close(ctx))
 	})
+}
+
+// What nobody asked for: zstd at its fastest.
+func TestProduce_CompressesWithZstdByDefault(t *testing.T) {
+	w := newWorld(t)
+	log := w.open()
+	w.create(log, sdk.NewTopic{Name: "t", Partitions: 1})
+	p := w.producer(log)
+	w.must(p.ProduceSync(ctx, &sdk.Record{Topic: "t", Value: make([]byte, 10_000)}).Err())
+	w.must(p.Close(ctx))
+	page, err := w.view.Store.List(judge, "r7d/", "", 0)
+	w.must(err)
+	body, err := w.view.Store.Get(judge, page.Objects[0].Name, 0, -1, nil)
+	w.must(err)
+	footer, err := segment.ParseSegment(body)
+	w.must(err)
+	h, err := segment.ParseBatchHeader(body[footer.Extents[0].Offset:][:footer.Extents[0].Length])
+	if err != nil || h.Codec() != segment.Zstd || len(body) > 1000 {
+		t.Errorf("%v, %v, %d bytes", h.Codec(), err, len(body))
+	}
 }

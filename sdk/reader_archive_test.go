@@ -338,3 +338,31 @@ func TestTheOldestRecordOfAGroupInAGap(t *testing.T) {
 		}
 	})
 }
+
+// A seek into an archive extent reads it from its beginning, as no index says where in it an offset is: so what it costs is bounded by the extent, and what is read
+// ahead.
+func TestASeekIntoALargeExtentReadsUpToIt(t *testing.T) {
+	const records, size, buffer = 64, 256 << 10, 2 << 20
+	b := newBench(t)
+	b.create("t", 1, 64)
+	for i := range records {
+		b.write("t", one(0, []segment.Record{{Timestamp: 1_000_000_000_000, Key: fmt.Appendf(nil, "%d", i), Value: make([]byte, size)}}))
+	}
+	b.remove(b.archive("t", archiver{batchRecords: 1}))
+	for _, from := range []int64{0, records / 2, records - 1} {
+		b.log = b.open() // which remembers no ranges
+		b.counts.fetched()
+		r := b.reader("t", sdk.From(sdk.AtOffset(from)), sdk.WithReadBuffer(buffer), sdk.WithPollBytes(1))
+		fetches, err := r.Poll(b.ctx)
+		check(t, err)
+		if got := fetches[0].Records[0]; got.Offset != from || string(got.Key) != fmt.Sprint(from) {
+			t.Errorf("from %d: offset %d, key %s", from, got.Offset, got.Key)
+		}
+		sum, gets, most := b.counts.fetched()
+		t.Logf("from %d of %d records of %d KiB: %d KiB by %d requests of %d at most", from, records, size>>10, sum>>10, gets, most>>10)
+		if least := int(from) * size; sum < least || sum > least+buffer+4*size {
+			t.Errorf("from %d: %d bytes were read, before it are %d", from, sum, least)
+		}
+		check(t, r.Close())
+	}
+}

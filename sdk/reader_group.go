@@ -50,12 +50,14 @@ func (r *Reader) resize(bufferBytes int) {
 	r.config.bufferBytes = bufferBytes
 }
 
-// begins starts a partition at an offset.
-func (r *Reader) begins(partition int, offset int64) {
+// begins starts a partition at an offset; goesOn says that all before it has been read, or is not wanted.
+func (r *Reader) begins(partition int, offset int64, goesOn bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p, err := r.part(partition); err == nil {
-		r.restart(p, offset)
+		if r.restart(p, offset); goesOn {
+			p.cursor = p.cursor.Arrived()
+		}
 		p.paused = false
 		r.wake()
 	}

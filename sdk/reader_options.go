@@ -71,6 +71,7 @@ type readerConfig struct {
 	partitions  []int // nil: all
 	from, to    Position
 	fromOffsets map[int]int64
+	goesOn      bool // all before fromOffsets has been read, or is not wanted
 	toOffsets   map[int]int64
 	wait        time.Duration // negative: until ctx is done
 	pollBytes   int
@@ -131,6 +132,9 @@ func From(p Position) ReaderOption { return func(c *readerConfig) { c.from = p }
 func FromOffsets(offsets map[int]int64) ReaderOption {
 	return func(c *readerConfig) { c.fromOffsets = offsets }
 }
+
+// goingOn says that FromOffsets are where somebody was who has read what is before them, not offsets that he was told of records.
+func goingOn() ReaderOption { return func(c *readerConfig) { c.goesOn = true } }
 
 // To makes the reader bounded: it stops before this position, in each partition, and Poll then returns io.EOF. Latest is the end as it is
 // when the reader is made; so is an AtTime after the last record. Default none: the reader follows the log.

@@ -98,6 +98,9 @@ func (r *Reader) resolvePart(ctx context.Context, p *part, start, end int64) err
 	if position >= start {
 		p.cursor = p.cursor.Within()
 	}
+	if from.kind == earliest || r.config.goesOn {
+		p.cursor = p.cursor.Arrived()
+	}
 	return nil
 }
 

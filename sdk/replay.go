@@ -245,7 +245,7 @@ func (r *Replay) read(ctx context.Context, from map[int]int64, readers int, hand
 		to[p] = r.ends[p]
 	}
 	buffer := max(1, r.config.buffer/readers)
-	opts := []ReaderOption{ReadPartitions(slices.Sorted(maps.Keys(from))...), FromOffsets(from), ToOffsets(to), OnExpired(ResetEarliest), WithReadBuffer(buffer),
+	opts := []ReaderOption{ReadPartitions(slices.Sorted(maps.Keys(from))...), FromOffsets(from), goingOn(), ToOffsets(to), OnExpired(ResetEarliest), WithReadBuffer(buffer),
 		WithPollBytes(max(1, min(buffer/4, 8<<20))), WithPrefetch(max(2, maxReplayGets/readers))}
 	if r.config.recycle {
 		opts = append(opts, RecycleRecords())
@@ -360,7 +360,7 @@ func (r *Replay) Follow(ctx context.Context, opts ...ReaderOption) (*Reader, err
 	for _, p := range c.Positions {
 		from[p.Partition] = p.Next
 	}
-	reader, err := r.live.NewReader(ctx, r.topic.Name, append([]ReaderOption{FromOffsets(from), OnExpired(ResetEarliest)}, opts...)...)
+	reader, err := r.live.NewReader(ctx, r.topic.Name, append([]ReaderOption{FromOffsets(from), goingOn(), OnExpired(ResetEarliest)}, opts...)...)
 	if err == nil && reader.topic.ID != r.topic.ID {
 		reader.Close()
 		return nil, fmt.Errorf("topic %q: %w", r.topic.Name, ErrTopicGone)

@@ -230,7 +230,7 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
-// While a replay's requests hang, and its handlers do, readers and producers of the same process go on, and what the replay has fetched stays in its bounds.
+// While a replay's handlers stand, readers and producers of the same process go on, and what the replay has fetched stays in its bounds.
 func TestReplaySlowsNobodyDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

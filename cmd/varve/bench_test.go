@@ -17,6 +17,7 @@ func TestBench(t *testing.T) {
 	}{
 		{[]string{"bench", "produce"}, []string{"produce on mem://\nrecords of 500B in segments of 64KiB, 2 partitions", "raw, 1 stream ", "raw, 4 streams", "raw, 16 streams", "\nvarve ", "of the raw limit", "of one processor", "list prices of 2026-11"}},
 		{[]string{"bench", "read", "--recycle", "--compression", "zstd", "--payload", "text"}, []string{"read on mem://\nrecords of 500B", "compression zstd, text payload", "raw, 16 streams", "of the raw limit"}},
+		{[]string{"bench", "replay", "--recycle"}, []string{"replay on mem://\nrecords of 500B", "raw, 16 streams", "raw and checksum, 4 streams", "\nvarve ", "of the raw limit"}},
 		{[]string{"bench", "e2e", "--rate", "500", "--idle", "1ms"}, []string{"\nfull load ", "\n500 records/s ", "\nafter 1ms idle ", "RATIO_P50", "list prices of 2026-11"}},
 	} {
 		out := must(t, "mem://", "", append(c.args, tiny...)...)
@@ -29,7 +30,7 @@ func TestBench(t *testing.T) {
 }
 
 func TestBenchJSON(t *testing.T) {
-	for _, name := range []string{"produce", "read", "e2e"} {
+	for _, name := range []string{"produce", "read", "replay", "e2e"} {
 		args := append([]string{"bench", name, "--json"}, tiny...)
 		if name == "e2e" {
 			args = append(args, "--rate", "500", "--idle", "1ms")

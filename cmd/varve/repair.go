@@ -107,6 +107,9 @@ func (a *app) printRepair(r *repair.Report, s *verify.Spent) error {
 	for _, t := range r.Topics {
 		fmt.Fprintf(out, "topic %s (%s): known from the bucket only, %s\n", t.Topic, t.ID, plural(t.Partitions, "partition", "partitions"))
 	}
+	for _, t := range r.Grown {
+		fmt.Fprintf(out, "topic %s: grown from %d to %s, as its segments tell\n", t.Topic, t.From, plural(t.To, "partition", "partitions"))
+	}
 	for _, p := range r.Partitions {
 		fmt.Fprintf(out, "%s/%d: offsets below %d are exact (%s back from the archive); ", p.Topic, p.Partition, p.Exact, plural(int(p.Returned), "record", "records"))
 		if p.Cut > 0 {

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // counted is a log with 3,000 records, from 0 on, in a topic of 3 partitions.
@@ -37,6 +40,35 @@ func TestReplay(t *testing.T) {
 	must(t, url, `{"key":"k","value":"one"}`+"\n"+`{"key":null,"value":"two"}`+"\n", "produce", "t", "--format", "record")
 	if got := must(t, url, "", "replay", "t", "--key", "k"); got != "one\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// Followed, a replay goes on with what is appended once it has read what was there, and an interrupt is its good end.
+func TestReplayFollow(t *testing.T) {
+	url := newURL(t)
+	must(t, url, "", "topic", "create", "t", "--partitions", "1")
+	must(t, url, "before\n", "produce", "t")
+	a, _, errs := newApp(url, "")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, w := io.Pipe()
+	a.out = w
+	code := make(chan int, 1)
+	go func() {
+		code <- a.run(ctx, []string{"replay", "t", "--follow"})
+		w.Close()
+	}()
+	var got []string
+	for s := bufio.NewScanner(r); s.Scan(); {
+		switch got = append(got, s.Text()); s.Text() {
+		case "before":
+			must(t, url, "after\n", "produce", "t")
+		case "after":
+			cancel()
+		}
+	}
+	if c := <-code; c != exitDone || !slices.Equal(got, []string{"before", "after"}) || errs.String() != "" {
+		t.Errorf("exit %d: %q, %s", c, got, errs)
 	}
 }
 

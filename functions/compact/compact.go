@@ -73,7 +73,7 @@ type Options struct {
 	Memory int64
 	// All archives everything that was committed before the run, however little it is and whether the lanes are idle or not.
 	All bool
-	// Until, for the repair, leaves alone the orders of a lane from this one on; 0 is none.
+	// Until, for the repair, leaves alone the orders of a lane from this one on; 0 is none, -1 leaves alone all.
 	Until map[metadata.LaneID]int64
 	// DryRun only plans.
 	DryRun bool

@@ -26,7 +26,7 @@ type Backlog struct {
 type Limits struct {
 	Target int64         // bytes; the chunk that reaches it is the last
 	Bucket time.Duration // rows whose append times are further apart are kept apart; 0: none are
-	Until  int64         // no order at or above it; 0 is none
+	Until  int64         // no order at or above it; 0 is none, -1 leaves out all
 }
 
 // Job is what becomes one archive segment: consecutive orders of a lane, or (From equal to To) rows that are merged.
@@ -162,7 +162,7 @@ func (m *measure) add(c *metadata.Chunk) (more bool) {
 		if e.Order < m.from {
 			continue
 		}
-		if m.limits.Until > 0 && e.Order >= m.limits.Until || !m.entry(e) {
+		if m.limits.Until != 0 && e.Order >= m.limits.Until || !m.entry(e) {
 			m.full = true
 			if within {
 				m.to = to

@@ -71,10 +71,14 @@ func TestX06_LastingProgress(t *testing.T) {
 		return report
 	}
 	const slow = 6 * time.Minute // of ten
+	busy := w.topic("busy", 1, 1)
 	var last time.Time
 	for i := range 10 {
+		for range 8 {
+			w.append(busy, flush{}, 0)
+		}
 		report := run(slow)
-		if report.Segments != 1 || report.Left != 9-i {
+		if report.Segments != 1 || report.Left != 10-i {
 			t.Fatalf("run %d: %d segments, %d lanes left", i, report.Segments, report.Left)
 		}
 		if oldest := report.Jobs[0].Oldest; oldest.Before(last) {

@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,39 +19,55 @@ import (
 
 // addition is an intake segment that is appended again, and to which lanes.
 type addition struct {
-	id    segment.ID
+	source
 	lanes map[metadata.LaneID][]metadata.SlotEntry // in the order of their bytes; MaxTime is that of the records
-	start map[metadata.LaneID]int64
+	start map[metadata.LaneID]int64                // in the segment as it is
+}
+
+// source is a segment, or what it has of a lane that is none any more: another one has its partitions, to which that is moved.
+type source struct {
+	id   segment.ID
+	from metadata.LaneID // empty: as a whole
 }
 
 // additions are the segments that lanes are to have again, by the order of ids.
 func (r *run) additions() (all []*addition) {
-	by := map[segment.ID]*addition{}
-	of := func(id segment.ID) *addition {
-		if by[id] == nil {
-			by[id] = &addition{id, map[metadata.LaneID][]metadata.SlotEntry{}, map[metadata.LaneID]int64{}}
+	by := map[source]*addition{}
+	of := func(s source) *addition {
+		if by[s] == nil {
+			by[s] = &addition{s, map[metadata.LaneID][]metadata.SlotEntry{}, map[metadata.LaneID]int64{}}
 		}
-		return by[id]
+		return by[s]
 	}
 	copies := map[segment.ID]bool{}
 	for _, p := range r.found.intake {
-		for _, e := range r.eras {
-			copies[copyOf(e, p.id)] = true // appended again by an earlier repair, whose table was put back since
+		for _, e := range append(slices.Clone(r.eras), r.era) {
+			copies[copyOf(e, source{id: p.id})] = true // appended again by an earlier repair, whose table was put back since, or put by this one
+			for from := range p.lanes {
+				copies[copyOf(e, source{p.id, from})] = true
+			}
 		}
 	}
 	for _, p := range r.found.intake {
+		if copies[p.id] {
+			continue
+		}
 		for id, extents := range p.lanes {
-			l := r.lanes[id]
-			if l == nil || copies[p.id] || l.knows(p.id) || extents[0].Topic != l.topic.ID || slices.ContainsFunc(r.eras, func(e metadata.Era) bool { return l.knows(copyOf(e, p.id)) }) {
+			s := source{id: p.id}
+			l := r.home(&extents[0])
+			if l.id != id {
+				s.from = id
+			}
+			if s.from == "" && l.knows(p.id) || slices.ContainsFunc(r.eras, func(e metadata.Era) bool { return l.knows(copyOf(e, s)) }) {
 				continue
 			}
-			a := of(p.id)
-			a.lanes[id], a.start[id] = slotsOf(extents), extents[0].Offset
+			a := of(s)
+			a.lanes[l.id], a.start[l.id] = slotsOf(extents), extents[0].Offset
 		}
 	}
 	for id, l := range r.lanes {
 		for _, e := range l.again {
-			a := of(e.ID)
+			a := of(source{id: e.ID})
 			a.lanes[id], a.start[id] = e.Slots, e.Start
 		}
 	}
@@ -59,8 +76,13 @@ func (r *run) additions() (all []*addition) {
 			all = append(all, a)
 		}
 	}
-	slices.SortFunc(all, func(a, b *addition) int { return a.id.Compare(b.id) })
+	slices.SortFunc(all, func(a, b *addition) int { return cmp.Or(a.id.Compare(b.id), cmp.Compare(a.from, b.from)) })
 	return all
+}
+
+// home is the lane that holds an extent's partition. amendTopics has seen to it that there is one.
+func (r *run) home(e *segment.Extent) *lane {
+	return r.lanes[r.byID[e.Topic].Place(int(e.Partition)).Lane]
 }
 
 // knows tells whether the lane has committed a segment, be it in the cut.
@@ -80,11 +102,12 @@ func slotsOf(extents []segment.Extent) (slots []metadata.SlotEntry) {
 }
 
 // copyOf is the id under which a segment is put and appended again: the same each time, in another millisecond and with other chance for each.
-func copyOf(era metadata.Era, id segment.ID) segment.ID {
+func copyOf(era metadata.Era, s source) segment.ID {
 	h := fnv.New64a()
-	h.Write([]byte(id.String()))
+	h.Write([]byte(s.id.String()))
+	h.Write([]byte(s.from))
 	sum := h.Sum64()
-	return segment.NewID(era.Begun.Add(time.Duration(sum>>48)*time.Millisecond), id.Class(), segment.InBucket, sum, segment.ID{})
+	return segment.NewID(era.Begun.Add(time.Duration(sum>>48)*time.Millisecond), s.id.Class(), segment.InBucket, sum, segment.ID{})
 }
 
 func (r *run) appendAll(ctx context.Context) error {
@@ -103,7 +126,7 @@ func (r *run) appendAll(ctx context.Context) error {
 }
 
 func (r *run) appendOne(ctx context.Context, a *addition, archived prints) error {
-	id := copyOf(r.era, a.id)
+	id := copyOf(r.era, a.source)
 	var lanes []metadata.LaneID
 	for l := range a.lanes {
 		if !r.lanes[l].has[id] {
@@ -134,13 +157,19 @@ func (r *run) appendOne(ctx context.Context, a *addition, archived prints) error
 			r.report.Archived++
 			continue
 		}
+		start := a.start[l]
+		if a.from != "" {
+			if body, start, err = r.moved(body, a.from, l); err != nil {
+				return err
+			}
+		}
 		if !put {
 			if err := r.bucket.Put(ctx, segment.IntakeName(id), body); err != nil {
 				return err
 			}
 			put = true
 		}
-		e := metadata.Entry{ID: id, Start: a.start[l], Slots: slices.Clone(a.lanes[l])}
+		e := metadata.Entry{ID: id, Start: start, Slots: slices.Clone(a.lanes[l])}
 		for i := range e.Slots {
 			e.Slots[i].MaxTime = metadata.IndexTime(e.Slots[i].MaxTime, id)
 		}

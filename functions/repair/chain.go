@@ -52,10 +52,11 @@ func chain(runs []run1, from int64) (links []link) {
 	}
 }
 
-// runsOf are the runs of a slot.
+// runsOf are the runs of a slot, whatever lane it was in when they were archived.
 func (r *run) runsOf(l *lane, slot metadata.Slot) (runs []run1) {
+	partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
 	for _, c := range r.found.runs[l.topic.ID] {
-		if metadata.LaneID(c.Lane) == l.id && metadata.Slot(c.Slot) == slot {
+		if int(c.Partition) == partition {
 			runs = append(runs, c)
 		}
 	}
@@ -134,7 +135,7 @@ func (r *run) publishRuns(ctx context.Context, l *lane) error {
 	return r.read(ctx, l)
 }
 
-// publishGroup publishes runs of one segment. Where the lane takes no segment of that id, as it is of another class by now or below the floor, they are copied.
+// publishGroup publishes runs of one segment. Where the lane takes no segment of that id, as it is of another class by now or below the floor, or of another lane, they are copied.
 func (r *run) publishGroup(ctx context.Context, l *lane, id segment.ID, group []link) error {
 	state, err := r.table.State(ctx, l.id, metadata.Strong)
 	if err != nil {
@@ -167,7 +168,8 @@ func (r *run) publishGroup(ctx context.Context, l *lane, id segment.ID, group []
 			return err
 		}
 	}
-	if !state.Floor.Less(id) || state.Version > 0 && state.Class != id.Class() {
+	foreign := slices.ContainsFunc(group, func(k link) bool { return k.Lane != string(l.id) })
+	if foreign || !state.Floor.Less(id) || state.Version > 0 && state.Class != id.Class() {
 		if p, err = r.copied(ctx, l, state, p); err != nil {
 			return err
 		}

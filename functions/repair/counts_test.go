@@ -3,7 +3,6 @@ package repair_test
 import (
 	"context"
 	"errors"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,7 +41,7 @@ func TestACutIsNotCounted(t *testing.T) {
 		end := metadata.EraStep + again
 		for committed, want := range map[int64]int64{
 			-1: exact + again, 0: exact + again, 4: exact + again - 4, exact - 1: again + 1,
-			12: exact + again - 14, 13: exact + again - 14, exact: again, exact + 3: again, metadata.EraStep - 1: again, metadata.EraStep: again, metadata.EraStep + 2: again - 2, end: 0,
+			12: exact + again - 12, 13: exact + again - 14, exact: again, exact + 3: again, metadata.EraStep - 1: again, metadata.EraStep: again, metadata.EraStep + 2: again - 2, end: 0,
 		} {
 			w.committed("g", committed)
 			d, err := admin.DescribeGroup(w.Context(), "g", sdk.Earliest)
@@ -146,12 +145,56 @@ func TestResetPassesCuts(t *testing.T) {
 				}
 			}
 		}
-		_, err = admin.DeleteRecords(w.Context(), "t", 0, exact+3)
-		check(t, err)
-		changes, err := reset(sdk.ResetTo{Position: sdk.Earliest})
-		check(t, err)
-		if want := []int64{jump, 0}; !reflect.DeepEqual([]int64{changes[0].To, changes[1].To}, want) {
-			t.Errorf("to the log start, in the cut: %+v", changes)
+		for start, want := range map[int64]int64{12: 12, exact + 3: jump} { // where a cut begins, from which it is passed with what it holds, and in one
+			_, err = admin.DeleteRecords(w.Context(), "t", int(want/jump), start)
+			check(t, err)
+			changes, err := reset(sdk.ResetTo{Position: sdk.Earliest})
+			check(t, err)
+			if got := changes[want/jump].To; got != want {
+				t.Errorf("to the log start, %d: %d, want %d", start, got, want)
+			}
 		}
 	})
+}
+
+// The table was put back to before the first record. Where the archive has records of offsets that were given again, who reads from the beginning gets them, and who asks for one of
+// those offsets is told.
+func TestCutAtTheBeginning(t *testing.T) {
+	for _, again := range []int{3, 12} { // fewer than were archived, and more
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.create("t", 2, 2)
+			o := w.options()
+			o.Back = w.env.Now()
+			time.Sleep(time.Second)
+			old := w.snapshot()
+			a := w.writer()
+			a.minutes("t", 9)
+			w.compact("t")
+			a.minutes("t", 1)
+			w.engine.Store(old)
+			a.minutes("t", again)
+			time.Sleep(20 * minute)
+			w.mustRepair(o)
+			w.sound("t")
+			w.all("t")
+			w.whole()
+			replay, err := w.log.NewReplay(w.Context(), "t", sdk.ReplayParallel(1))
+			check(t, err)
+			check(t, replay.Run(w.Context(), func(context.Context, sdk.Fetch) error { return nil }))
+			if p := replay.Progress(); p.Records != int64(len(w.acks)) {
+				t.Errorf("a replay: %+v, %d were acknowledged", p, len(w.acks))
+			}
+			c, err := w.log.NewConsumer(w.Context(), "g", []string{"t"}, sdk.StartAt(sdk.Earliest))
+			check(t, err)
+			defer c.Close(w.Context())
+			for n := 0; n < len(w.acks); {
+				fetches, err := c.Poll(w.Context())
+				check(t, err)
+				for _, f := range fetches {
+					n += len(f.Records)
+				}
+			}
+		})
+	}
 }

@@ -79,7 +79,9 @@ func (r *run) archive(ctx context.Context, l *lane) error {
 func (r *run) untils(l *lane) map[metadata.LaneID]int64 {
 	until := map[metadata.LaneID]int64{}
 	for _, id := range l.topic.Lanes {
-		until[id] = max(r.lanes[id].state.Archived, 1)
+		if until[id] = r.lanes[id].state.Archived; until[id] == 0 {
+			until[id] = -1
+		}
 	}
 	until[l.id] = l.order
 	return until
@@ -98,6 +100,7 @@ func (r *run) cutAll(ctx context.Context, l *lane) error {
 // narrow leaves of the era's cuts the row without records, and before it what was given again.
 func (r *run) narrow(ctx context.Context, l *lane) error {
 	var cuts []metadata.Cut
+	var bases metadata.Offsets // of the rows without records
 	for _, slot := range l.slots {
 		partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
 		row, err := r.table.Row(ctx, l.topic.ID, partition, r.era.Jump-1, metadata.Strong)
@@ -105,6 +108,7 @@ func (r *run) narrow(ctx context.Context, l *lane) error {
 			return err
 		}
 		from := row.Base
+		bases[slot] = from
 		if l.last[slot] > l.ends[slot] && l.last[slot] < row.Base {
 			cuts = append(cuts, metadata.Cut{Slot: slot, From: l.ends[slot], To: l.last[slot], Order: l.order})
 		} else if l.last[slot] > l.ends[slot] {
@@ -119,9 +123,10 @@ func (r *run) narrow(ctx context.Context, l *lane) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range cuts { // where nothing is kept below a cut the log begins behind it, so that nobody who reads from its start is told of one
-		if c.To == r.era.Jump && c.From <= state.Starts[c.Slot] && state.Starts[c.Slot] < c.To {
-			if _, err := r.table.SetStart(ctx, l.id, c.Slot, c.To); err != nil {
+	for _, c := range state.Cuts { // where nothing is kept below a cut the log begins behind it, so that nobody who reads from its start is told of one
+		first := c.From == l.ends[c.Slot] && c.From < bases[c.Slot] && (c.To == l.last[c.Slot] || c.To == r.era.Jump) // rows in it hold those that had these offsets first
+		if !first && c.From <= state.Starts[c.Slot] && state.Starts[c.Slot] < c.To {
+			if state, err = r.table.SetStart(ctx, l.id, c.Slot, c.To); err != nil {
 				return err
 			}
 		}

@@ -38,8 +38,8 @@ import (
 type Table interface {
 	compact.Table
 	metadata.Repairer
-	CreateTopic(ctx context.Context, t *metadata.Topic, floor segment.ID) error
-	Gone(ctx context.Context) ([]*metadata.GoneTopic, error)
+	metadata.TopicReader
+	metadata.TopicWriter
 	Floor(ctx context.Context) (segment.ID, error)
 	RaiseFloor(ctx context.Context, floor segment.ID) error
 	RaiseHeadFloor(ctx context.Context, lane metadata.LaneID, floor segment.ID) error
@@ -85,7 +85,7 @@ type Options struct {
 // Unnamed is what the name of a topic begins with whose own nobody has told.
 const Unnamed = "recovered-"
 
-// Run repairs. The report has what was done, also with an error; a run that failed is begun again with the same options. ErrNothing: nothing was changed.
+// Run repairs. The report has what was done, also with an error; a run that failed is begun again with the same options. ErrNothing: nothing was changed, but perhaps classes of segments added to what is known to be stored.
 // One repair runs at a time, and neither compaction, nor retention, nor the sweep runs between the restore and its end.
 func Run(ctx context.Context, table Table, bucket Store, o Options) (*Report, error) {
 	r := &run{table: table, bucket: bucket, segments: objects.NewReader(bucket, table), o: o, report: newReport(o)}
@@ -105,9 +105,12 @@ type run struct {
 	now      time.Time
 	era      metadata.Era
 	begun    bool           // the era's object is there already
+	done     bool           // and its repair was finished once
 	eras     []metadata.Era // that were before it
 	settled  segment.ID
 	topics   []*metadata.Topic
+	byID     map[segment.TopicID]*metadata.Topic
+	made     map[metadata.LaneID]bool // by this run
 	lanes    map[metadata.LaneID]*lane
 	found    *found
 	deleted  map[segment.TopicID]bool
@@ -115,7 +118,7 @@ type run struct {
 }
 
 func (r *run) all(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{r.identify, r.listTopics, r.chooseEra, r.search, r.recoverTopics} {
+	for _, step := range []func(context.Context) error{r.identify, r.listTopics, r.chooseEra, r.search, r.recoverTopics, r.amendTopics} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -138,6 +141,9 @@ func (r *run) all(ctx context.Context) error {
 		return err
 	}
 	for _, l := range r.inOrder() {
+		if l.later {
+			continue
+		}
 		r.tell("lane %s of topic %s", l.id, l.topic.Name)
 		if err := r.rewrite(ctx, l); err != nil {
 			return fmt.Errorf("repair topic %q, lane %s: %w", l.topic.Name, l.id, err)
@@ -221,7 +227,7 @@ func (r *run) chooseEra(ctx context.Context) error {
 	same := last.Number > 0 && mark.Begun == last.Number && (mark.Done < mark.Begun || again)
 	switch {
 	case same:
-		r.era, r.begun, r.eras = last, true, r.eras[:len(r.eras)-1]
+		r.era, r.begun, r.done, r.eras = last, true, mark.Done == mark.Begun, r.eras[:len(r.eras)-1]
 	case r.o.Lost && !r.o.Back.IsZero():
 		return &metadata.FieldError{Field: "a lost table", Value: r.o.Back.Format(time.RFC3339), Valid: "no moment that it was put back to"}
 	case !r.o.Lost && (r.o.Back.IsZero() || r.o.Back.After(r.now)):
@@ -234,8 +240,8 @@ func (r *run) chooseEra(ctx context.Context) error {
 		r.report.Back = r.era.Back.UTC()
 	}
 	upTo := r.now.Add(-Settled)
-	if upTo.After(r.era.Begun) {
-		upTo = r.era.Begun
+	if last := r.era.Begun.Add(time.Millisecond); upTo.After(last) { // ids of the millisecond in which it began may be from before it
+		upTo = last
 	}
 	r.settled = segment.NewID(upTo, segment.Keep, segment.InBucket, 0, segment.ID{})
 	return nil
@@ -278,5 +284,5 @@ func (r *run) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.changeAll(ctx)
 }

@@ -19,12 +19,13 @@ type Report struct {
 	Finished bool      `json:"finished"`
 
 	Topics     []Recovered `json:"recovered_topics"` // that only the bucket knew
+	Grown      []Grown     `json:"grown_topics"`     // whose growth only the bucket knew
 	Partitions []Partition `json:"partitions"`
 	Holes      []Hole      `json:"holes"` // of archived offsets that nothing in the bucket holds
 	Looked     int         `json:"segments_looked_at"`
 	Archived   int         `json:"already_archived"` // intake segments, once for each lane, whose records came back exact
 	Again      int         `json:"appended_segments"`
-	Young      int         `json:"young_segments"` // that their producers may still commit: run the repair again in a quarter of an hour
+	Young      int         `json:"young_segments"` // of before the era, that their producers may still commit: run the repair again in a quarter of an hour
 	Unreadable []string    `json:"unreadable"`
 	Seconds    float64     `json:"seconds"`
 }
@@ -34,6 +35,13 @@ type Recovered struct {
 	Topic      string `json:"topic"`
 	ID         string `json:"id"`
 	Partitions int    `json:"partitions"`
+}
+
+// Grown is a topic that was grown again.
+type Grown struct {
+	Topic string `json:"topic"`
+	From  int    `json:"from_partitions"`
+	To    int    `json:"to_partitions"`
 }
 
 // Partition is what became of a partition.
@@ -55,7 +63,7 @@ type Hole struct {
 }
 
 func newReport(o Options) *Report {
-	return &Report{DryRun: o.DryRun, Topics: []Recovered{}, Partitions: []Partition{}, Holes: []Hole{}, Unreadable: []string{}}
+	return &Report{DryRun: o.DryRun, Topics: []Recovered{}, Grown: []Grown{}, Partitions: []Partition{}, Holes: []Hole{}, Unreadable: []string{}}
 }
 
 // maxListed bounds the lists that grow with damage.
@@ -130,7 +138,7 @@ func (r *run) foresee(context.Context) error {
 	}
 	for _, a := range r.additions() {
 		for id, slots := range a.lanes {
-			if l := r.lanes[id]; !l.has[copyOf(r.era, a.id)] {
+			if l := r.lanes[id]; !l.has[copyOf(r.era, a.source)] {
 				r.report.appended(l.topic, id, metadata.Entry{ID: a.id, Slots: slots})
 			}
 		}

@@ -15,9 +15,9 @@ import (
 
 // found is what the bucket has that the table may not know: by the footers, of which the extents are kept.
 type found struct {
-	intake  []*piece
-	runs    map[segment.TopicID][]run1
-	classes map[segment.TopicID]map[segment.Class]bool
+	intake []*piece
+	runs   map[segment.TopicID][]run1
+	topics map[segment.TopicID]*told
 }
 
 // piece is an intake segment.
@@ -48,7 +48,7 @@ func (r *run) before(id segment.ID) bool {
 
 // search lists the bucket and reads the footers of what is young enough.
 func (r *run) search(ctx context.Context) error {
-	r.found = &found{runs: map[segment.TopicID][]run1{}, classes: map[segment.TopicID]map[segment.Class]bool{}}
+	r.found = &found{runs: map[segment.TopicID][]run1{}, topics: map[segment.TopicID]*told{}}
 	gone, err := r.table.Gone(ctx)
 	if err != nil {
 		return err
@@ -79,10 +79,11 @@ func (r *run) search(ctx context.Context) error {
 	return nil
 }
 
-// look reads the footer of a segment. One that cannot be read is told of, and left where it is.
+// look reads the footer of a segment. One that cannot be read is told of, and left where it is. Of one that is too young to be brought back, its topics are noted, so that
+// they have all their partitions before their lanes go on in the new era; one of a time since that began is of it.
 func (r *run) look(ctx context.Context, name segment.ParsedName, size int64) error {
-	if name.Topic == "" && !name.ID.Less(r.settled) {
-		r.report.Young++
+	young := name.Topic == "" && !name.ID.Less(r.settled)
+	if young && name.ID.Time().After(r.era.Begun) {
 		return nil
 	}
 	s := objects.Of(name.Topic, name.ID)
@@ -96,6 +97,15 @@ func (r *run) look(ctx context.Context, name segment.ParsedName, size int64) err
 	case err != nil:
 		return err
 	}
+	for i := range f.Extents {
+		if err := r.note(name.ID, &f.Extents[i], young); err != nil {
+			return fmt.Errorf("object %s: %w", s.Name(), err)
+		}
+	}
+	if young {
+		r.report.Young++
+		return nil
+	}
 	r.report.Looked++
 	r.take(name.ID, size, f)
 	return nil
@@ -107,10 +117,6 @@ func (r *run) take(id segment.ID, size int64, f segment.Footer) {
 		if r.deleted[e.Topic] {
 			continue
 		}
-		if r.found.classes[e.Topic] == nil {
-			r.found.classes[e.Topic] = map[segment.Class]bool{}
-		}
-		r.found.classes[e.Topic][id.Class()] = true
 		if f.Kind == segment.Archive {
 			r.found.runs[e.Topic] = append(r.found.runs[e.Topic], run1{id, e})
 		} else {
@@ -147,7 +153,8 @@ type lane struct {
 	topic *metadata.Topic
 	state *metadata.State
 	head  *metadata.Head
-	slots []metadata.Slot
+	slots []metadata.Slot // of the topic's partitions, as far as they go on in the era
+	later bool            // it was made since the repair was finished, and has no part in the era
 
 	order int64                         // of the first commit that was made after the moment that the table was put back to
 	ends  metadata.Offsets              // before it
@@ -171,35 +178,11 @@ func (r *run) readLanes(ctx context.Context) error {
 	r.lanes = map[metadata.LaneID]*lane{}
 	for _, t := range r.topics {
 		for _, id := range t.Lanes {
-			l := &lane{id: id, topic: t, slots: t.Used(id)}
+			l := &lane{id: id, topic: t}
 			if err := r.read(ctx, l); err != nil {
 				return fmt.Errorf("topic %q, lane %s: %w", t.Name, id, err)
 			}
 			r.lanes[id] = l
-		}
-	}
-	return r.strangers()
-}
-
-// strangers refuses what the topics have no partition for: they were grown after the moment that the table was put back to.
-func (r *run) strangers() error {
-	most := map[segment.TopicID]int{}
-	for _, p := range r.found.intake {
-		for _, extents := range p.lanes {
-			for i := range extents {
-				most[extents[i].Topic] = max(most[extents[i].Topic], int(extents[i].Partition)+1)
-			}
-		}
-	}
-	for id, runs := range r.found.runs {
-		for i := range runs {
-			most[id] = max(most[id], int(runs[i].Partition)+1)
-		}
-	}
-	for _, t := range r.topics {
-		if n := most[t.ID]; n > t.Partitions {
-			return &metadata.FieldError{Topic: t.Name, Field: "partitions", Value: fmt.Sprint(t.Partitions),
-				Valid: fmt.Sprintf("%d, as it had when it was grown after that moment: 'varve topic alter %s --partitions %d' before the repair", n, t.Name, n)}
 		}
 	}
 	return nil
@@ -208,7 +191,7 @@ func (r *run) strangers() error {
 // read reads what a lane has in the table, without changing it.
 func (r *run) read(ctx context.Context, l *lane) (err error) {
 	if l.state, err = r.table.State(ctx, l.id, metadata.Strong); r.o.DryRun && errors.Is(err, metadata.ErrNoState) { // its topic would be made anew
-		l.state, l.head = &metadata.State{Lane: l.id}, &metadata.Head{Lane: l.id, K: metadata.ChunkOrders}
+		l.state, l.head, l.slots = &metadata.State{Lane: l.id}, &metadata.Head{Lane: l.id, K: metadata.ChunkOrders}, l.topic.Used(l.id)
 		r.measure(l)
 		return nil
 	}
@@ -218,13 +201,18 @@ func (r *run) read(ctx context.Context, l *lane) (err error) {
 	if l.head, err = r.table.Head(ctx, l.id, metadata.Strong); err != nil {
 		return err
 	}
+	l.slots = l.topic.Used(l.id)
+	if r.begun && l.jumped(r.era.Jump) { // what was added since has no part in the era
+		l.slots = slices.DeleteFunc(l.slots, func(s metadata.Slot) bool { return l.head.Ends[s] < r.era.Jump })
+	}
 	l.has, l.again = map[segment.ID]bool{}, map[segment.ID]metadata.Entry{}
 	l.order, l.ends, l.last, l.next = l.head.Next, l.head.Ends, l.head.Ends, -1
 	cut := l.cut(r.era.Jump)
+	l.later = r.done && cut == nil && l.head.Next > 0 && !r.made[l.id]
 	since, met := r.since(), false
 	ends := l.state.Ends // before the entry that is looked at next, if it is of the new era and the first
 	err = r.entries(ctx, l, l.state.First, func(e *metadata.Entry, bases *metadata.Offsets) {
-		fresh := r.begun && len(l.slots) > 0 && bases[l.slots[0]] >= r.era.Jump
+		fresh := l.later || r.begun && len(l.slots) > 0 && bases[l.slots[0]] >= r.era.Jump
 		late := !fresh && (cut != nil && e.Order >= cut.Order || cut == nil && e.Order >= l.state.Archived && (met || !e.Empty && !r.before(e.ID)))
 		switch {
 		case fresh:

@@ -25,17 +25,18 @@ func TestSweepBeforeTheRepair(t *testing.T) {
 		w := newWorld(t)
 		w.create("t", 2, 2)
 		a := w.writer()
-		a.minutes("t", 60)
+		a.minutes("t", 15)
 		check(t, w.sweep())
 		o := w.options()
 		o.Back = w.env.Now()
 		time.Sleep(time.Second)
 		old := w.snapshot()
-		a.minutes("t", 30)
+		a.minutes("t", 12)
 		w.engine.Store(old)
-		a.minutes("t", 90) // they do not know
+		a.minutes("t", 10) // they do not know
+		time.Sleep(70 * minute)
 		var much *sweep.TooMuchError
-		if err := w.sweep(); !errors.As(err, &much) || much.InARow < 30 {
+		if err := w.sweep(); !errors.As(err, &much) || much.InARow < 12 {
 			t.Fatalf("before the repair: %v", err)
 		}
 		begun := false

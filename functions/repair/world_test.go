@@ -319,6 +319,20 @@ func (w *world) soundAs(was, topic string) (kept, moved int) {
 	return kept, moved
 }
 
+// all checks that every record that was acknowledged is there, and once.
+func (w *world) all(topic string) {
+	w.Helper()
+	now := w.read(topic)
+	for _, a := range w.acks {
+		if _, ok := now[a.value]; !ok {
+			w.Errorf("record %s, which was acknowledged at offset %d, is gone", a.value, a.offset)
+		}
+	}
+	if len(now) != len(w.acks) {
+		w.Errorf("%d records, %d were acknowledged", len(now), len(w.acks))
+	}
+}
+
 func (w *world) verify() *verify.Report {
 	w.Helper()
 	report, err := verify.Run(w.Context(), w.adapter(w.env), w.objects, verify.Options{Env: w.env})

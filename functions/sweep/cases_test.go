@@ -411,3 +411,36 @@ func entriesAt(w *world, first, n int64) (list []metadata.Entry) {
 	}
 	return list
 }
+
+// BR-35: nothing of a deleted topic stays behind because a listing has pages, and its neighbour keeps everything.
+func TestBR35_DeletedTopicsOfSeveralPages(t *testing.T) {
+	for _, n := range []int{1000, 1001, 2501} {
+		inBubble(t, func(t *testing.T, w *world) {
+			topic, stays := w.topic("orders", 1, 1), w.topic("orders2", 1, 1)
+			w.fill(n, part{topic, 0, 1})
+			w.fill(3, part{stays, 0, 1})
+			for range 1100 {
+				w.lost(topic)
+			}
+			time.Sleep(2 * time.Hour)
+			w.delete("orders")
+			time.Sleep(topics.Grace + time.Minute)
+			for range 5 {
+				time.Sleep(time.Hour + time.Minute)
+				o := w.options()
+				o.Force = true
+				_, _, err := w.sweep(o)
+				check(t, err)
+			}
+			if left := w.everything(); len(left) != 4 {
+				t.Errorf("%d: %d objects are left", n, len(left))
+			}
+			for _, k := range w.keys() {
+				if strings.Contains(k, string(topic.Lanes[0])) || strings.HasPrefix(k, "GONE") {
+					t.Errorf("%s is left", k)
+				}
+			}
+			w.sound()
+		})
+	}
+}

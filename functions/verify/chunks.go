@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/varvelog/varve/metadata"
 )
@@ -197,9 +198,18 @@ func (w *walk) chunk(ctx context.Context, c *metadata.Chunk) error {
 	bases := w.count(c.Entries)
 	w.join(c.First, bases)
 	for _, s := range w.maxima(c.MaxTimes) {
+		if w.inCut(c) { // spilled by one who remembered what a table that was put back had forgotten; nobody reads it any more
+			continue
+		}
 		w.tell(MaximaBroken, key, w.span(s, w.said.ends[s], 0), "the chunk of orders [%d, %d) says that the latest time of slot %d is %d; it is %d", c.First, after(c), s, c.MaxTimes[s], w.times[s])
 	}
 	return w.take(ctx, key, c.Entries, bases)
+}
+
+// inCut tells whether the chunk's offsets are in the cut of a finished repair.
+func (w *walk) inCut(c *metadata.Chunk) bool {
+	state := w.state.Load()
+	return after(c) <= state.Archived && slices.ContainsFunc(state.Cuts, func(cut metadata.Cut) bool { return cut.Order < after(c) })
 }
 
 func after(c *metadata.Chunk) int64 { return c.First + int64(len(c.Entries)) }

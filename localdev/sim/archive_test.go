@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func archive() sim.Scenario {
 	fleeting := sdk.NewTopic{Name: "fleeting", Partitions: 1, Config: map[string]string{"retention.ms": "-1"}}
 	faults := sim.Trouble()
 	faults.FreezeArchive = 30
-	return sim.Scenario{Topics: []sdk.NewTopic{short, keyed, both, kept, fleeting}, Faults: faults, Checks: sim.Removed, Removes: true, Cast: func() (cast []sim.Actor) {
+	return sim.Scenario{Topics: []sdk.NewTopic{short, keyed, both, kept, fleeting}, Faults: faults, Checks: append(slices.Clone(sim.Removed), sim.OneOwner, sim.NotFromTheLiving, sim.NeverBack), Removes: true, Cast: func() (cast []sim.Actor) {
 		var jobs []*sim.Job
 		for i := range 3 {
 			jobs = append(jobs, &sim.Job{Name: fmt.Sprintf("compact%d", i), Every: 90 * time.Minute, Luck: 3, Do: sim.Compact})
@@ -43,6 +44,7 @@ func archive() sim.Scenario {
 			&sim.Reader{Name: "r0", Topic: "short"}, &sim.Reader{Name: "r1", Topic: "keyed"}, &sim.Reader{Name: "r2", Topic: "kept"},
 			&sim.Replayer{Name: "y0", Topic: "keyed", Every: 5 * time.Hour}, &sim.Replayer{Name: "y1", Topic: "kept", Every: 5 * time.Hour},
 			&sim.Reader{Name: "r3", Topic: "both"},
+			&sim.Commuter{Name: "g0", Topic: "kept", Away: 5 * time.Hour}, &sim.Commuter{Name: "g1", Topic: "short", Away: 8 * time.Hour},
 			&sim.Replayer{Name: "y2", Topic: "short", Every: 5 * time.Hour},
 			&sim.Changer{Name: "t0", Topic: "short", Changes: []sdk.Alteration{{Config: retention(30 * time.Hour)}, {Config: retention(5 * time.Hour)}, {Config: retention(3 * time.Hour)}}},
 			&sim.Changer{Name: "t1", Topic: "kept", Changes: []sdk.Alteration{{Partitions: 4, MoveKeys: true}, {Partitions: 5, MoveKeys: true}}},
@@ -59,11 +61,12 @@ func archive() sim.Scenario {
 }
 
 // TestArchive plays, under the usual faults and over days, compactors, key compactors, an eraser, retainers, sweepers, a topic whose retention changes and one that
-// is deleted and created again, while producers append and readers and replays read. What they do they may do late, after hours, or half. No reader meets
+// is deleted and created again, while producers append, readers and replays read, and groups come, commit and go. What they do they may do late, after hours, or half. No reader meets
 // damage, a repeat, or a gap that no rule made; no log start passes what has not expired; what no rule has removed is there, at its offset; and when all is over
 // and the restore window has passed nothing is left that nothing names.
 func TestArchive(t *testing.T) {
 	simulate(t, archive(), 1, 60, "archived", "archived by another", "merged", "left out by key", "tombstones left out", "erased", "log start moved", "records deleted", "looked up by time", "offsets passed", "replayed",
 		"swept: object", "swept: small segment", "swept: chunk", "swept: archive row", "swept: work list entry", "swept: deleted topic", "sweep refused: clock",
-		"frozen before-publish", "frozen before-commit", "frozen after-upload", "frozen after-publish", "frozen before-delete", "topic changed", "topic deleted", "killed", "frozen for hours", "small segment")
+		"frozen before-publish", "frozen before-commit", "frozen after-upload", "frozen after-publish", "frozen before-delete", "topic changed", "topic deleted", "killed", "frozen for hours", "small segment",
+		"commuter has come", "took what its life before had had")
 }

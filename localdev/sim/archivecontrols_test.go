@@ -5,6 +5,7 @@ package sim_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ func TestArchiveCatches(t *testing.T) {
 		"tombstones dropped before older values": jobs("clean", func(t table) table { return notFromTheStart{t} }),
 		"sweep without chunks":                   jobs("sweep", func(t table) table { return noChunks{t} }),
 		"work list not gone through":             jobs("sweep", func(t table) table { return noList{t} }),
+		"commits of what was not read":           jobs("g", func(t table) table { return eager{t} }),
 	} {
 		t.Run(name, func(t *testing.T) { caught(t, archive(), without) })
 	}
@@ -72,6 +74,21 @@ type tooFar struct{ table }
 
 func (f tooFar) SetStart(ctx context.Context, l metadata.LaneID, slot metadata.Slot, start int64) (*metadata.State, error) {
 	return f.table.SetStart(ctx, l, slot, start+1)
+}
+
+// eager commits a record more than was asked for, if there is one.
+type eager struct{ table }
+
+func (e eager) CommitOffsets(ctx context.Context, group string, l metadata.LaneID, at time.Time, commits []metadata.OffsetCommit) (*metadata.GroupLane, error) {
+	head, err := e.table.Head(ctx, l, metadata.Strong)
+	if err != nil {
+		return nil, err
+	}
+	more := slices.Clone(commits)
+	for i := range more {
+		more[i].Offset = min(more[i].Offset+1, head.Ends[more[i].Slot])
+	}
+	return e.table.CommitOffsets(ctx, group, l, at, more)
 }
 
 // notFromTheStart shows only the later half of what is archived.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 
@@ -125,7 +126,7 @@ func (t *Table) Publish(ctx context.Context, p *metadata.Publication) error {
 		items = append(items, types.TransactWriteItem{Put: &types.Put{TableName: &t.name, Item: replacedItem(p)}})
 	}
 	items = append(items, t.publishRows(p)...)
-	_, err := repeat(ctx, t, c, t.client.TransactWriteItems, t.transaction("P"+p.ID.String(), items))
+	_, err := repeat(ctx, t, c, t.client.TransactWriteItems, t.transaction(publicationToken(p), items))
 	var stopped *cancelled
 	if !errors.As(err, &stopped) {
 		return err
@@ -142,6 +143,16 @@ func (t *Table) Publish(ctx context.Context, p *metadata.Publication) error {
 		}
 	}
 	return err
+}
+
+// publicationToken is the same for a publication whoever repeats it. A repair publishes what a segment has of several slots piece by piece, as what is before it comes.
+func publicationToken(p *metadata.Publication) string {
+	h := fnv.New64a()
+	fmt.Fprint(h, p.From, p.To)
+	for i := range p.Put {
+		fmt.Fprint(h, "|", p.Put[i].Partition, p.Put[i].Base)
+	}
+	return fmt.Sprintf("P%s-%014x", p.ID, h.Sum64()>>8)
 }
 
 // stateRefused says why the state's condition failed.

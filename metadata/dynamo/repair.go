@@ -14,10 +14,6 @@ const (
 	attrEraDone  = "done"
 )
 
-// fenceStep is by how much a repair raises epochs. The head of an earlier moment has lower ones than requests that are still under way, which single steps would
-// meet again some day.
-const fenceStep = 1 << 20
-
 // EraMark implements metadata.Repairer.
 func (t *Table) EraMark(ctx context.Context) (m metadata.EraMark, err error) {
 	c := reading("EraMark", "", metadata.EraKey())
@@ -50,7 +46,7 @@ func (t *Table) Fence(ctx context.Context, lane metadata.LaneID) (*metadata.Head
 	c := writing("Fence", lane, metadata.HeadKey(lane))
 	x := newExpr()
 	for e := range metadata.Epochs {
-		x.increase(metadata.EpochAttr(e), fenceStep)
+		x.increase(metadata.EpochAttr(e), metadata.FenceStep)
 	}
 	x.require(x.exists(attrNext))
 	image, _, err := t.set(ctx, c, x)

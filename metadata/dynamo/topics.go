@@ -100,7 +100,16 @@ func (t *Table) CreateTopic(ctx context.Context, topic *metadata.Topic, floor se
 
 // ReplaceTopic implements metadata.TopicWriter. Keyed is part of the condition: growth asks it, and a keyed record may come meanwhile.
 func (t *Table) ReplaceTopic(ctx context.Context, topic *metadata.Topic, firstNew int, floor segment.ID) error {
-	c := writing("ReplaceTopic", "", metadata.TopicKey(topic.Name)).within(transactTimeout)
+	return t.replaceTopic(ctx, writing("ReplaceTopic", "", metadata.TopicKey(topic.Name)), topic.Version-1, topic, firstNew, floor)
+}
+
+// AmendTopic implements metadata.Repairer.
+func (t *Table) AmendTopic(ctx context.Context, was int64, topic *metadata.Topic, firstNew int, floor segment.ID) error {
+	return t.replaceTopic(ctx, writing("AmendTopic", "", metadata.TopicKey(topic.Name)), was, topic, firstNew, floor)
+}
+
+func (t *Table) replaceTopic(ctx context.Context, c *call, was int64, topic *metadata.Topic, firstNew int, floor segment.ID) error {
+	c = c.within(transactTimeout)
 	if firstNew < 0 || firstNew > len(topic.Lanes) {
 		return c.error("", &metadata.FieldError{Topic: topic.Name, Field: "first new lane", Value: strconv.Itoa(firstNew), Valid: fmt.Sprintf("0 to %d", len(topic.Lanes))})
 	}
@@ -111,7 +120,7 @@ func (t *Table) ReplaceTopic(ctx context.Context, topic *metadata.Topic, firstNe
 	for attr, v := range topicItem(topic) {
 		x.assign(attr, x.value(v))
 	}
-	x.require(x.is(attrTopicID, text(string(topic.ID))), x.isNumber(attrVersion, topic.Version-1), x.keyed(topic.Keyed))
+	x.require(x.is(attrTopicID, text(string(topic.ID))), x.isNumber(attrVersion, was), x.keyed(topic.Keyed))
 	update := t.updateIn(c.key, x)
 	items := append([]types.TransactWriteItem{{Update: update}, t.floorIs(floor)}, t.newLanes(topic, firstNew, floor)...)
 	return t.transact(ctx, c, items, metadata.ErrChanged)

@@ -26,7 +26,8 @@ type head struct {
 }
 
 // view is the most that any image has shown of the head. All of it only grows in the table, so images may be
-// taken in in any order, and a part that is behind makes a commit be refused, never applied wrongly.
+// taken in in any order, and a part that is behind makes a commit be refused, never applied wrongly. Only when the table is put back
+// to an earlier moment it does not, until the repair raises the epochs so far that an image tells that it is from after that.
 type view struct {
 	known      bool
 	epoch      int64 // the writer's
@@ -42,7 +43,14 @@ type view struct {
 	doubt bool
 }
 
-func (v *view) take(h *metadata.Head, writer int) {
+// take takes in an image, and tells whether what was known before is of a time that the table has forgotten.
+func (v *view) take(h *metadata.Head, writer int) (forgotten bool) {
+	switch ahead := h.Epochs[writer] - v.epoch; {
+	case v.known && ahead <= -metadata.FenceStep:
+		return false
+	case v.known && ahead >= metadata.FenceStep:
+		v.next, v.first, forgotten = 0, 0, true
+	}
 	v.known = true
 	if h.Epochs[writer] > v.epoch {
 		v.epoch, v.doubt = h.Epochs[writer], false
@@ -55,12 +63,15 @@ func (v *view) take(h *metadata.Head, writer int) {
 		v.version, v.class = h.ConfigVersion, h.Class
 	}
 	v.minVersion = max(v.minVersion, h.MinVersion)
+	return forgotten
 }
 
 func (h *head) observe(image *metadata.Head) {
 	h.viewMu.Lock()
 	defer h.viewMu.Unlock()
-	h.view.take(image, h.writer)
+	if h.view.take(image, h.writer) {
+		h.lastSpilled = 0
+	}
 }
 
 // see takes in an image and shows it to the owner.

@@ -65,6 +65,7 @@ func Run(t *testing.T, open New) {
 		{"Fence", testFence},
 		{"SetCuts", testSetCuts},
 		{"Jump", testJump},
+		{"AmendTopic", testAmendTopic},
 		{"CommitAll", testCommitAll},
 		{"CommitAllRefuses", testCommitAllRefuses},
 		{"CommitAllRace", testCommitAllRace},

@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/segment"
 )
 
 func testEras(f *fixture) {
@@ -108,4 +109,21 @@ func testJump(f *fixture) {
 	if _, err := f.table.Jump(f.ctx, "none", 0, all, metadata.EraStep); !errors.Is(err, metadata.ErrNoLane) {
 		f.Error(err)
 	}
+}
+
+// testAmendTopic: as ReplaceTopic, from whatever version to a higher one.
+func testAmendTopic(f *fixture) {
+	t := f.topic("t", 2, 2)
+	f.ok(f.table.CreateTopic(f.ctx, t, segment.ID{}))
+	was := t.Version
+	next := *t
+	next.Version += metadata.VersionStep
+	f.is(f.table.AmendTopic(f.ctx, was+1, &next, len(t.Lanes), segment.ID{}), metadata.ErrChanged)
+	f.costs(1, "AmendTopic", func() { f.ok(f.table.AmendTopic(f.ctx, was, &next, len(t.Lanes), segment.ID{})) })
+	got, err := f.table.Topic(f.ctx, t.Name)
+	f.ok(err)
+	if got.Version != next.Version {
+		f.Fatalf("version %d, want %d", got.Version, next.Version)
+	}
+	f.is(f.table.AmendTopic(f.ctx, was, &next, len(t.Lanes), segment.ID{}), metadata.ErrChanged)
 }

@@ -48,7 +48,7 @@ type Cursor struct {
 	order   int64 // records from Offset on are in commits of this order or later
 	run     int64 // chunks or rows read one after another: how many were asked for at once
 	checked bool  // the state was read since the cursor was made, and Offset was not below the log start
-	arrived bool  // Offset is behind what was read before it
+	arrived bool  // Offset is behind what was read before it, or the first that is wanted
 	through int64 // end of a cut that the cursor has come to from before it, when it was made already
 }
 
@@ -66,6 +66,12 @@ func (c Cursor) To(offset int64) Cursor {
 // Within is the cursor when its offset is known not to be below the log start, from Bounds for one: Next then need not ask.
 func (c Cursor) Within() Cursor {
 	c.checked = true
+	return c
+}
+
+// Arrived is the cursor of who has all before its offset, or wants nothing of it: at the beginning of a cut it passes that, as one does that has come there by Next.
+func (c Cursor) Arrived() Cursor {
+	c.arrived = true
 	return c
 }
 

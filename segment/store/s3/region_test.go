@@ -201,3 +201,43 @@ func TestEveryPrefixRune(t *testing.T) {
 		}
 	})
 }
+
+// BR-43, multipart: every request of an upload goes to the host and the region that the others go to.
+func TestBR43_PartsPathStyleAndRegion(t *testing.T) {
+	for host, change := range map[string]func(*Config){
+		"s3.test":        func(*Config) {},
+		"bucket.s3.test": func(c *Config) { c.Compat = VirtualHost },
+	} {
+		bubble(t, func(t *testing.T, s *service) {
+			st := s.open(change)
+			if _, err := st.PutParts(t.Context(), "a", inParts(threeParts)); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range s.requests {
+				if r.URL.Host != host || !strings.HasSuffix(r.URL.Path, "/log/a") {
+					t.Errorf("%s %s, want host %s", r.Method, r.URL, host)
+				}
+			}
+			if len(s.requests) != 5 {
+				t.Errorf("%q", s.did())
+			}
+		})
+	}
+	for _, step := range []string{"begin", "part", "complete"} {
+		bubble(t, func(t *testing.T, s *service) {
+			moved := false
+			s.answer = func(_ int, r *request, next func() *http.Response) (*http.Response, error) {
+				if moved = moved || isStep(r, step); moved && signedFor(r) != "eu-west-1" {
+					return say(301, "", "x-amz-bucket-region", "eu-west-1"), nil
+				}
+				return next(), nil
+			}
+			if _, err := s.open(nil).PutParts(t.Context(), "a", inParts(threeParts)); err != nil {
+				t.Errorf("%s: %v %q", step, err, s.did())
+			}
+			if len(s.uploads) != 0 {
+				t.Errorf("%s: %d uploads are left", step, len(s.uploads))
+			}
+		})
+	}
+}

@@ -217,6 +217,7 @@ func TestFailureCleansUp(t *testing.T) {
 	for name, measure := range map[string]func(context.Context, Config) error{
 		"produce": func(ctx context.Context, c Config) error { _, err := Produce(ctx, c); return err },
 		"read":    func(ctx context.Context, c Config) error { _, err := Read(ctx, c); return err },
+		"replay":  func(ctx context.Context, c Config) error { _, err := Replay(ctx, c); return err },
 		"e2e":     func(ctx context.Context, c Config) error { _, err := EndToEnd(ctx, c); return err },
 	} {
 		for _, n := range []int{5, 20, 30} {

@@ -1,0 +1,332 @@
+package repair_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/varvelog/varve/functions/repair"
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/sdk"
+	"github.com/varvelog/varve/segment"
+)
+
+func (w *world) alter(topic string, a sdk.Alteration) {
+	w.Helper()
+	_, err := w.log.Admin().AlterTopic(w.Context(), topic, a)
+	check(w, err)
+}
+
+// grownAndRestored is a log whose topic was grown after the moment that its table was put back to. Of what was appended since, something is in the archive if archive says so.
+func grownAndRestored(t testing.TB, width, to int, archive bool) (*world, repair.Options) {
+	w := newWorld(t)
+	w.create("t", 2, width)
+	a := w.writer()
+	a.minutes("t", 9)
+	o := w.options()
+	o.Back = w.env.Now()
+	time.Sleep(time.Second)
+	old := w.snapshot()
+	w.alter("t", sdk.Alteration{Partitions: to})
+	b := w.writer()
+	for range 9 {
+		b.write("t", to)
+		time.Sleep(minute)
+	}
+	if archive {
+		w.compact("t")
+		b.write("t", to)
+		b.write("t", to)
+	}
+	time.Sleep(20 * minute)
+	w.engine.Store(old)
+	w.reopen()
+	return w, o
+}
+
+// grownWorlds are how a topic is grown in tests: partitions of a lane, how many it has then, and whether something was archived.
+func grownWorlds(t *testing.T, counts []int, test func(t *testing.T, width, to int, archive bool)) {
+	for _, width := range []int{64, 3, 2} { // the lane has room for all, or for one more, or is full
+		for _, to := range counts {
+			for _, archive := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d to a lane, %d, archived %t", width, to, archive), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { test(t, width, to, archive) })
+				})
+			}
+		}
+	}
+}
+
+// A topic that was grown after the moment is grown again by its repair, and has all that its new partitions had.
+func TestGrownTopicIsGrownAgain(t *testing.T) {
+	grownWorlds(t, []int{4, 6}, func(t *testing.T, width, to int, archive bool) {
+		w, o := grownAndRestored(t, width, to, archive)
+		o.DryRun = true
+		plan := w.mustRepair(o)
+		row, err := w.adapter(w.env).Topic(t.Context(), "t")
+		check(t, err)
+		if row.Partitions != 2 {
+			t.Errorf("a dry run has grown it to %d", row.Partitions)
+		}
+		o.DryRun = false
+		report := w.mustRepair(o)
+		want := []repair.Grown{{Topic: "t", From: 2, To: to}}
+		if !slices.Equal(report.Grown, want) || !slices.Equal(plan.Grown, want) {
+			t.Errorf("planned %+v, done %+v", plan.Grown, report.Grown)
+		}
+		kept, moved := w.sound("t")
+		if archive != (kept > 18) {
+			t.Errorf("%d records at their offsets, %d rewritten", kept, moved)
+		}
+		w.whole()
+		for _, h := range w.heads("t") {
+			if h.ConfigVersion < metadata.VersionStep {
+				t.Errorf("lane %s is of version %d", h.Lane, h.ConfigVersion)
+			}
+		}
+		w.writer().write("t", to)
+		w.compact("t")
+		w.sound("t")
+		w.whole()
+		if again := w.mustRepair(o); again.Again != 0 || len(again.Grown) > 0 {
+			t.Errorf("once more: %+v", again)
+		}
+	})
+}
+
+// Somebody has grown it again before the repair, and appended: by then other lanes have its new partitions. What the forgotten ones had is moved to them, once, also if the table is
+// put back again or lost.
+func TestGrownTopicThatWasGrownByHand(t *testing.T) {
+	grownWorlds(t, []int{4}, func(t *testing.T, width, to int, archive bool) {
+		w, o := grownAndRestored(t, width, to, archive)
+		w.alter("t", sdk.Alteration{Partitions: to})
+		old := w.snapshot()
+		w.writer().write("t", to)
+		time.Sleep(20 * minute)
+		report := w.mustRepair(o)
+		if len(report.Grown) > 0 || len(report.Unreadable) > 0 {
+			t.Errorf("%+v", report)
+		}
+		w.sound("t")
+		w.whole()
+		if again := w.mustRepair(o); again.Again != 0 {
+			t.Errorf("once more: %+v", again)
+		}
+		w.writer().write("t", to)
+		w.compact("t")
+		w.sound("t")
+		time.Sleep(20 * minute)
+		w.engine.Store(old)
+		if report := w.mustRepair(o); report.Era != 2 {
+			t.Errorf("put back again: %+v", report)
+		}
+		w.all("t")
+		w.whole()
+		time.Sleep(20 * minute)
+		w.lose()
+		w.mustRepair(repair.Options{Lost: true, Env: w.env})
+		w.reopen()
+		w.all(w.onlyTopic())
+		w.whole()
+	})
+}
+
+// Segments that are younger than a quarter of an hour when the repair runs are told of, and come back with the same repair a quarter of an hour later, whoever writes meanwhile. A
+// third run finds nothing.
+func TestYoungSegmentsComeWithTheNextRun(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.create("t", 2, 2)
+			a := w.writer()
+			a.minutes("t", 9)
+			w.compact("t")
+			o := w.options()
+			o.Back = w.env.Now()
+			time.Sleep(time.Second)
+			old := w.snapshot()
+			a.minutes("t", 20)
+			if lost {
+				w.lose()
+				o = repair.Options{Lost: true, Env: w.env}
+			} else {
+				w.engine.Store(old)
+			}
+			report := w.mustRepair(o)
+			topic := "t"
+			if w.reopen(); lost {
+				topic = w.onlyTopic()
+			}
+			if report.Young < 10 || report.Young > 16 || !report.Finished {
+				t.Errorf("%+v", report)
+			}
+			w.create("u", 1, 1) // has no part in the era
+			b := w.writer()
+			b.minutes(topic, 16)
+			b.write("u", 1)
+			if report = w.mustRepair(o); report.Young != 0 || report.Again < 10 {
+				t.Errorf("second run: %+v", report)
+			}
+			w.soundAs("t", topic)
+			w.whole()
+			b.minutes(topic, 3)
+			if again := w.mustRepair(o); again.Again != 0 || again.Young != 0 {
+				t.Errorf("third run: %+v", again)
+			}
+			if _, moved := w.sound("u"); moved > 0 {
+				t.Error("a topic that was made after the repair was repaired")
+			}
+		})
+	}
+}
+
+// The only segments that tell of a growth are young when the repair runs. The new partitions go on in the new era all the same, or they would give offsets twice.
+func TestGrowthThatOnlyYoungSegmentsTell(t *testing.T) {
+	for _, width := range []int{64, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.create("t", 2, width)
+			w.writer().minutes("t", 9)
+			o := w.options()
+			o.Back = w.env.Now()
+			time.Sleep(20 * minute)
+			old := w.snapshot()
+			w.alter("t", sdk.Alteration{Partitions: 4})
+			w.writer().write("t", 4)
+			w.engine.Store(old)
+			w.writer().write("t", 2)
+			if report := w.mustRepair(o); report.Young != 2 || len(report.Grown) != 1 {
+				t.Errorf("%+v", report)
+			}
+			w.reopen()
+			w.writer().write("t", 4)
+			time.Sleep(16 * minute)
+			w.mustRepair(o)
+			w.sound("t")
+			w.whole()
+			w.alter("t", sdk.Alteration{Partitions: 5}) // this one is new
+			w.writer().write("t", 5)
+			if again := w.mustRepair(o); again.Again != 0 {
+				t.Errorf("%+v", again)
+			}
+			w.sound("t")
+			w.whole()
+		})
+	}
+}
+
+// What comes back may be of a class that the restored row does not know, as retention was changed after the moment. The row has it then among what is stored, or a retention would be promised
+// that the class's rule does not keep, and a deletion would leave its objects.
+func TestClassesThatComeBackAreStored(t *testing.T) {
+	for name, archive := range map[string]bool{"intake": false, "archive": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				_, err := w.log.Admin().CreateTopic(t.Context(), sdk.NewTopic{Name: "t", Partitions: 2, LaneWidth: 2, Config: map[string]string{"retention.ms": "2592000000"}})
+				check(t, err)
+				w.writer().minutes("t", 9)
+				o := w.options()
+				o.Back = w.env.Now()
+				time.Sleep(time.Second)
+				old := w.snapshot()
+				w.alter("t", sdk.Alteration{Config: map[string]string{"retention.ms": "604800000"}})
+				a := w.writer()
+				a.minutes("t", 9)
+				if archive {
+					w.compact("t")
+				}
+				time.Sleep(20 * minute)
+				w.engine.Store(old)
+				w.reopen()
+				w.mustRepair(o)
+				w.sound("t")
+				w.whole()
+				table := w.adapter(w.env)
+				row, err := table.Topic(t.Context(), "t")
+				check(t, err)
+				if !slices.Contains(row.Stored, 7) || !slices.Contains(row.Classes, 7) || row.EffectiveRetention().Time != 7*24*time.Hour {
+					t.Errorf("classes %v, stored %v, in effect %v", row.Classes, row.Stored, row.EffectiveRetention())
+				}
+				for _, l := range row.Lanes {
+					state, err := table.State(t.Context(), l, metadata.Strong)
+					check(t, err)
+					if h := w.heads("t")[0]; h.ConfigVersion != row.Version || state.Version != row.Version || state.Class != segment.Class(30) {
+						t.Errorf("lane %s: head of version %d, state %d with class %s", l, h.ConfigVersion, state.Version, state.Class)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A writer that remembers a change of the retention that the table has forgotten reads the row when the repair has begun, and goes on under the row's class.
+func TestWritersForgetWhatTheTableHasForgotten(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.create("t", 2, 2)
+			a := w.writer()
+			a.minutes("t", 3)
+			o := w.options()
+			o.Back = w.env.Now()
+			time.Sleep(time.Second)
+			old := w.snapshot()
+			for _, days := range []string{"3", "2"} {
+				w.alter("t", sdk.Alteration{Config: map[string]string{"retention.ms": days + "00000000"}})
+				a.minutes("t", 3)
+			}
+			time.Sleep(20 * minute)
+			topic := "t"
+			if lost {
+				w.lose()
+				o = repair.Options{Lost: true, Env: w.env}
+				plan := o
+				plan.DryRun = true
+				o.Names = map[segment.TopicID]string{segment.TopicID(w.mustRepair(plan).Topics[0].ID): topic}
+			} else {
+				w.engine.Store(old)
+			}
+			w.mustRepair(o)
+			w.reopen()
+			row, err := w.adapter(w.env).Topic(t.Context(), topic)
+			check(t, err)
+			a.minutes(topic, 3)
+			head := w.heads(topic)[0]
+			for _, e := range head.Entries[len(head.Entries)-2:] {
+				if e.ID.Class() != row.Class() {
+					t.Errorf("lost %t: appended under %s, the topic's class is %s", lost, e.ID.Class(), row.Class())
+				}
+			}
+		})
+	}
+}
+
+// A writer that has spilled what the table has forgotten does not continue the chunks of that time when, in the new era, it comes to the same order.
+func TestWritersForgetChunks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("t", 2, 2)
+		a, b := w.writer(), w.writer()
+		a.minutes("t", 5)
+		o := w.options()
+		o.Back = w.env.Now()
+		time.Sleep(time.Second)
+		old := w.snapshot()
+		a.minutes("t", 11) // up to order 16
+		w.compact("t")
+		time.Sleep(20 * minute)
+		w.engine.Store(old)
+		w.mustRepair(o)
+		if h := w.heads("t")[0]; h.Next != 8 {
+			t.Fatalf("the era begins at order %d", h.Next)
+		}
+		b.minutes("t", 8)
+		for w.heads("t")[0].Next < 24 {
+			a.write("t", 1) // nothing of partition 1
+		}
+		synctest.Wait()
+		w.whole()
+	})
+}
