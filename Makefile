@@ -145,3 +145,27 @@ judges:
 # With those that are there; VARVE_JUDGES_REQUIRED=1 fails without any of them, VARVE_JUDGE_ENDPOINT adds an endpoint with credentials from the environment.
 test-judges:
 	go test -count=1 -timeout 30m -run TestJudges ./localdev/dynamodb/judge -v -operations $(OPERATIONS)
+
+# --- The functions as AWS runs them: the real binaries under a host of Lambda's Runtime API, on MinIO and the DynamoDB engine, and once under AWS's own
+# runtime interface emulator. The first build takes minutes.
+.PHONY: rie test-lambda
+
+RIE_VERSION := v0.0.0-20261030222936-bef5c4ba774d
+RIE         := $(CURDIR)/.tools/bin/aws-lambda-rie
+
+rie:
+	@test -x $(RIE) || GOBIN=$(dir $(RIE)) GOFLAGS= nice go install github.com/aws/aws-lambda-runtime-interface-emulator/cmd/aws-lambda-rie@$(RIE_VERSION) || { \
+	  echo "AWS's runtime interface emulator was not built, for the reason above. It takes Go 1.26.6 or newer, and the module proxy of 'go env GOPROXY'."; exit 1; }
+
+test-lambda: minio rie
+	VARVE_LAMBDA=1 VARVE_MINIO=$(MINIO) VARVE_RIE=$(RIE) go test -count=1 -timeout 20m -run Lambda ./localdev/lambda -v
+
+# --- Infrastructure. Both need Terraform and its AWS provider, test-deploy also python3 with moto; nothing is sent to AWS. VARVE_TERRAFORM_PLUGINS: a directory
+# with the provider, where there is no network.
+.PHONY: test-infra test-deploy
+
+test-infra:
+	infra/test.sh
+
+test-deploy:
+	infra/testdeploy.sh
