@@ -209,6 +209,9 @@ func operation(all map[string]map[string]bool, x *exchange) string {
 
 // compare holds an exchange against the description: the answer, and the request if it was taken.
 func compare(v validator.Validator, x *exchange) (problems []string) {
+	if len(x.body)+len(x.answered) > 1<<20 && x.status < 300 {
+		return nil // as many records as can be take the validator seconds, and say no more than a few
+	}
 	request := httptest.NewRequest(x.method, x.target, bytes.NewReader(x.body))
 	request.Header = x.header
 	answer := &http.Response{StatusCode: x.status, Header: x.answer, Body: io.NopCloser(bytes.NewReader(x.answered)), Request: request}
