@@ -330,3 +330,34 @@ func TestWritersForgetChunks(t *testing.T) {
 		w.whole()
 	})
 }
+
+// The latest times of the rows go on rising in the new era, though the chunks before it do not know those of what came back from the archive.
+func TestLatestTimesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("t", 2, 2)
+		a := w.writer()
+		a.minutes("t", 5)
+		o := w.options()
+		o.Back = w.env.Now()
+		time.Sleep(time.Second)
+		old := w.snapshot()
+		ahead := w.env.Now().Add(50 * minute).Truncate(time.Millisecond)
+		check(t, a.p.ProduceSync(t.Context(), &sdk.Record{Topic: "t", Value: []byte("ahead"), Timestamp: ahead}).Err())
+		w.compact("t")
+		a.minutes("t", 3)
+		time.Sleep(20 * minute)
+		w.engine.Store(old)
+		w.mustRepair(o)
+		for range 2 {
+			for range 8 {
+				a.write("t", 2)
+			}
+			w.compact("t")
+			w.whole()
+		}
+		if first, err := w.log.Admin().OffsetForTime(t.Context(), "t", 0, ahead); err != nil || first != 5 {
+			t.Errorf("from %v on the first is %d, %v", ahead, first, err)
+		}
+	})
+}
