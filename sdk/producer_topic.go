@@ -88,6 +88,12 @@ func (t *topicHandle) learn(row *metadata.Topic) {
 		return
 	}
 	t.row = row
+	for i, at := range t.partitions { // a table that was put back may have forgotten a growth, and had another since
+		if i >= row.Partitions || at.place != row.Place(i) {
+			t.partitions = t.partitions[:i:i]
+			break
+		}
+	}
 	for i := len(t.partitions); i < row.Partitions; i++ {
 		t.partitions = append(t.partitions, &partitionHandle{topic: t, index: i, place: row.Place(i)})
 	}
@@ -147,6 +153,24 @@ func (p *Producer) writer(at *partitionHandle) laneWriter {
 		w = p.sink.writer(at)
 		p.lanes[id] = w
 	}
+<<<<<<< HEAD
+=======
+	t, first := at.topic, at.index-int(at.place.Slot)
+	gone := func(slot metadata.Slot) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if used := t.row.Used(id); int(slot) >= len(used) {
+			return noPartition(t.row.Name, first+int(slot), t.row.Partitions)
+		}
+		return nil
+	}
+	w := lane.New(lane.Config{
+		Lane: id, Table: p.log.table, Env: p.log.env, Writer: p.epoch, SettleBudget: p.config.settleBudget(), Remint: p.remint,
+		Refresh: func(ctx context.Context, _ int64) (int64, error) { return p.refresh(ctx, t) },
+		Gone:    gone, OnImage: p.observe, Hooks: p.laneHooks(),
+	})
+	p.lanes[id] = w
+>>>>>>> origin/main
 	return w
 }
 

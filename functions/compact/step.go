@@ -184,7 +184,8 @@ func (r *run) page(ctx context.Context, t *metadata.Topic, state *metadata.State
 	return nil, &archive.AlarmError{Topic: t.Name, Lane: state.Lane, What: fmt.Sprintf("the chunk at order %d is missing; orders below %d are archived, those below %d are not in the head", first, state.Archived, to)}
 }
 
-// before are the running maximum timestamps before the archived order: from the chunk before it, or where the sweep has removed that from the archive's last rows.
+// before are the running maximum timestamps before the archived order: from the chunk before it, or where the sweep has removed that from the archive's last rows. Where a repair
+// has cut the lane the rows may know more than the chunks, which have never had what came back from archive segments.
 func (r *run) before(ctx context.Context, t *metadata.Topic, state *metadata.State, k int64, c *metadata.Chunk) (maxima metadata.Offsets, err error) {
 	if c.First > 0 {
 		last, err := r.table.Chunk(ctx, state.Lane, c.First-k, metadata.Eventual)
@@ -196,7 +197,15 @@ func (r *run) before(ctx context.Context, t *metadata.Topic, state *metadata.Sta
 		}
 		maxima = last.MaxTimes
 	}
-	return metadata.MaxTimes(maxima, c.Entries[:state.Archived-c.First]), nil
+	maxima = metadata.MaxTimes(maxima, c.Entries[:state.Archived-c.First])
+	if len(state.Cuts) == 0 {
+		return maxima, nil
+	}
+	rows, err := r.archived(ctx, t, state)
+	for s := range rows {
+		maxima[s] = max(maxima[s], rows[s])
+	}
+	return maxima, err
 }
 
 func (r *run) archived(ctx context.Context, t *metadata.Topic, state *metadata.State) (maxima metadata.Offsets, err error) {

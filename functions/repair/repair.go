@@ -276,13 +276,32 @@ func (r *run) begin(ctx context.Context) error {
 	if err := r.table.RaiseFloor(ctx, r.settled); err != nil {
 		return err
 	}
+	if err := r.changeAll(ctx); err != nil {
+		return err
+	}
+	strays := false
 	for _, l := range r.inOrder() {
 		if err := r.table.RaiseHeadFloor(ctx, l.id, r.settled); err != nil {
 			return err
 		}
+<<<<<<< HEAD
 		if err := r.fence(ctx, l.id); err != nil {
+=======
+		head, err := r.table.Fence(ctx, l.id)
+		if err != nil {
+>>>>>>> origin/main
 			return err
 		}
+		strays = r.noteStrays(l, head) || strays
+	}
+	if !strays {
+		return nil
+	}
+	if err := r.amendTopics(ctx); err != nil {
+		return err
+	}
+	if err := r.readLanes(ctx); err != nil {
+		return err
 	}
 	return r.changeAll(ctx)
 }

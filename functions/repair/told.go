@@ -57,6 +57,24 @@ func (r *run) note(id segment.ID, e *segment.Extent, young bool) error {
 	return nil
 }
 
+// noteStrays takes into account what writers who remember a growth have committed to new partitions of a lane that was there before, since their segments were looked for. From now on
+// they know what the row says. It tells whether there was any.
+func (r *run) noteStrays(l *lane, head *metadata.Head) (strays bool) {
+	t := l.topic
+	k := r.found.topics[t.ID]
+	if k == nil {
+		k = &told{classes: map[segment.Class]bool{}, lanes: map[metadata.LaneID]*toldLane{}}
+		r.found.topics[t.ID] = k
+	}
+	first := slices.Index(t.Lanes, l.id) * t.LaneWidth
+	for slot := range t.LaneWidth {
+		if p := first + slot; head.Ends[slot] > 0 && p >= t.Partitions {
+			k.partitions, strays = max(k.partitions, p+1), true
+		}
+	}
+	return strays
+}
+
 // addLanes gives a topic the lanes that its partitions need, those that footers name. A topic that was grown, put back, and grown anew has had several for the same
 // partitions: the one whose archive leads furthest is taken, and what was in others is moved to it.
 func (k *told) addLanes(t *metadata.Topic) error {

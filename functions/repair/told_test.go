@@ -1,6 +1,7 @@
 package repair_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -327,6 +328,71 @@ func TestWritersForgetChunks(t *testing.T) {
 			a.write("t", 1) // nothing of partition 1
 		}
 		synctest.Wait()
+		w.whole()
+	})
+}
+
+// The latest times of the rows go on rising in the new era, though the chunks before it do not know those of what came back from the archive.
+func TestLatestTimesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("t", 2, 2)
+		a := w.writer()
+		a.minutes("t", 5)
+		o := w.options()
+		o.Back = w.env.Now()
+		time.Sleep(time.Second)
+		old := w.snapshot()
+		ahead := w.env.Now().Add(50 * minute).Truncate(time.Millisecond)
+		check(t, a.p.ProduceSync(t.Context(), &sdk.Record{Topic: "t", Value: []byte("ahead"), Timestamp: ahead}).Err())
+		w.compact("t")
+		a.minutes("t", 3)
+		time.Sleep(20 * minute)
+		w.engine.Store(old)
+		w.mustRepair(o)
+		for range 2 {
+			for range 8 {
+				a.write("t", 2)
+			}
+			w.compact("t")
+			w.whole()
+		}
+		if first, err := w.log.Admin().OffsetForTime(t.Context(), "t", 0, ahead); err != nil || first != 5 {
+			t.Errorf("from %v on the first is %d, %v", ahead, first, err)
+		}
+	})
+}
+
+// A writer that remembers a growth of which no segment tells learns that the partitions are none any more, and what it has for them is refused.
+func TestWritersForgetPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("t", 2, 64)
+		w.writer().minutes("t", 3)
+		o := w.options()
+		o.Back = w.env.Now()
+		time.Sleep(time.Second)
+		old := w.snapshot()
+		w.alter("t", sdk.Alteration{Partitions: 4})
+		a := w.writer()
+		a.minutes("t", 1) // knows of all four
+		time.Sleep(20 * minute)
+		w.engine.Store(old)
+		w.mustRepair(o)
+		w.reopen()
+		for range 2 {
+			err := a.p.ProduceSync(t.Context(), &sdk.Record{Topic: "t", Partition: 3, Value: []byte("lost")}).Err()
+			if !errors.Is(err, sdk.ErrNoPartition) || sdk.OutcomeOf(err) != sdk.NotApplied {
+				t.Errorf("to a partition that is none any more: %v", err)
+			}
+		}
+		a.write("t", 2)
+		w.sound("t")
+		w.whole()
+		w.alter("t", sdk.Alteration{Partitions: 4})
+		a.write("t", 2)
+		a.write("t", 4)
+		w.sound("t")
 		w.whole()
 	})
 }

@@ -25,7 +25,7 @@ func archive() sim.Scenario {
 	fleeting := sdk.NewTopic{Name: "fleeting", Partitions: 1, Config: map[string]string{"retention.ms": "-1"}}
 	faults := sim.Trouble()
 	faults.FreezeArchive = 30
-	return sim.Scenario{Topics: []sdk.NewTopic{short, keyed, both, kept, fleeting}, Faults: faults, Checks: append(slices.Clone(sim.Removed), sim.OneOwner, sim.NotFromTheLiving, sim.NeverBack), Removes: true, Cast: func() (cast []sim.Actor) {
+	return sim.Scenario{Topics: []sdk.NewTopic{short, keyed, both, kept, fleeting}, Faults: faults, Checks: append(slices.Clone(sim.Removed), sim.OneOwner, sim.NotFromTheLiving, sim.NeverBack), Removes: true, Whole: 40, Cast: func() (cast []sim.Actor) {
 		var jobs []*sim.Job
 		for i := range 3 {
 			jobs = append(jobs, &sim.Job{Name: fmt.Sprintf("compact%d", i), Every: 90 * time.Minute, Luck: 3, Do: sim.Compact})
@@ -56,6 +56,7 @@ func archive() sim.Scenario {
 		for _, j := range append(jobs, erase) {
 			cast = append(cast, j)
 		}
+		cast = append(cast, &sim.Restorer{Name: "z0", Writes: []string{"kept", "keyed"}, Keys: keys, OneIn: 4})
 		return append(cast, &sim.Accountant{Jobs: []*sim.Job{jobs[0], jobs[3], jobs[5], {Name: "verify0", Do: sim.Verify}}, Sweep: jobs[7], Full: full})
 	}}
 }
@@ -68,5 +69,6 @@ func TestArchive(t *testing.T) {
 	simulate(t, archive(), 1, 60, "archived", "archived by another", "merged", "left out by key", "tombstones left out", "erased", "log start moved", "records deleted", "looked up by time", "offsets passed", "replayed",
 		"swept: object", "swept: small segment", "swept: chunk", "swept: archive row", "swept: work list entry", "swept: deleted topic", "sweep refused: clock",
 		"frozen before-publish", "frozen before-commit", "frozen after-upload", "frozen after-publish", "frozen before-delete", "topic changed", "topic deleted", "killed", "frozen for hours", "small segment",
-		"commuter has come", "took what its life before had had")
+		"commuter has come", "took what its life before had had",
+		"table put back", "repaired", "repair cut off", "came back at their offsets", "appended again", "kept its offset", "lost its offset")
 }

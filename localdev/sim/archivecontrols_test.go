@@ -22,7 +22,7 @@ func slowly() sim.Scenario {
 	faults := sim.Trouble()
 	faults.FreezeArchive = 2
 	faults.Kill, faults.CutOff = 3000, 3000
-	return sim.Scenario{Topics: []sdk.NewTopic{kept}, Faults: faults, Checks: sim.Removed, Removes: true, Cast: func() []sim.Actor {
+	return sim.Scenario{Topics: []sdk.NewTopic{kept}, Faults: faults, Checks: sim.Removed, Removes: true, Whole: 40, Cast: func() []sim.Actor {
 		compact := &sim.Job{Name: "compact0", Every: time.Hour, Luck: 10, Do: sim.Compact}
 		erase := &sim.Job{Name: "erase", Every: 4 * time.Hour, Luck: 10, Do: sim.Erase("kept", 6)}
 		sweep := &sim.Job{Name: "sweep0", Skew: sim.SweepSkew, Every: 3 * time.Hour, Luck: 30, Do: sim.Sweep}

@@ -53,7 +53,7 @@ func (w *World) aws(c aws.HTTPClient) aws.Config {
 
 // table is the table as nobody in the world has it: nothing goes wrong.
 func (w *World) table() metadata.Table {
-	t, err := dynamo.Open(dynamo.Config{AWS: w.aws(w.engine), TableName: tableName, Env: w.env})
+	t, err := dynamo.Open(dynamo.Config{AWS: w.aws(w.engine.Load()), TableName: tableName, Env: w.env})
 	w.must(err)
 	return t
 }

@@ -10,6 +10,7 @@
 //	proof    each actor shows that it goes on
 //	settle   where things are removed: days go by until all that has to be waited for is over
 //	check    the log is read twice, from table and store and by a reader, and compared with the history
+//	sequel   in some seeds the table is put back to an earlier moment while writers go on, and repaired
 //
 // What groups of consumers do is recorded as facts: what the answers of the table show of leases and offsets, at the seam above the adapter, what members
 // know and are given, and what stands, which the world itself reads all the time.

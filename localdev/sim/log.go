@@ -139,7 +139,9 @@ func (w *World) readAll(p *Process, opened *sdk.Log, topic string) map[Partition
 					next = fresh[at][n-1].Offset + 1
 				}
 				value := valueOf(record.Value, record.Headers)
-				w.Read(p.Name, at, next, record.Offset, value)
+				if !w.judged {
+					w.Read(p.Name, at, next, record.Offset, value)
+				}
 				fresh[at] = append(fresh[at], Kept{record.Offset, value})
 			}
 		}

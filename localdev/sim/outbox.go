@@ -27,7 +27,7 @@ func (x *Outbox) Play(w *World) {
 // Prove implements Actor: it appends, and then, as nothing is under way any more, looks for what all its transactions have written.
 func (x *Outbox) Prove(w *World) {
 	w.prove(x.Name, x.append)
-	client := dynamodb.NewFromConfig(w.aws(w.engine))
+	client := dynamodb.NewFromConfig(w.aws(w.engine.Load()))
 	for _, t := range x.sent {
 		out, err := client.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: aws.String(tableName), Key: applications(t)})
 		w.must(err)

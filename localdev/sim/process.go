@@ -44,6 +44,7 @@ type Life struct {
 	Seldom int           // how much less often than usual a request or a pause point is its end; 0 is 1
 	Luck   int           // what would befall its requests does so only to one in so many; 0 is 1
 	Skew   time.Duration // how far its wall clock may be off; 0 is skewMost
+	Bucket bool          // no segment of its producer is put into the table
 }
 
 // Start makes a process. Its name is its chance: no two have the same.

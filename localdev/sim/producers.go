@@ -36,11 +36,15 @@ func (p *Process) appender(topic string) *appender {
 	}
 	c := p.Chance("producer")
 	codec := []segment.Codec{segment.None, segment.LZ4}[c.Below(2)]
+	small := []int{0, 300, 4000}[c.Below(3)] // none, some, all
+	if p.life.Bucket {
+		small = 0
+	}
 	producer, err := log.NewProducer(sdk.WithPartitioner(sdk.ExplicitPartitioner()), sdk.WithCompression(codec),
 		sdk.WithDeliveryDeadline(c.Within(6*time.Second, 20*time.Second)),
 		sdk.WithLinger(c.Within(0, 10*time.Millisecond), c.Within(10*time.Millisecond, 60*time.Millisecond)),
 		sdk.WithBufferBytes(1<<17), sdk.WithMaxInFlight(1+c.Below(5)),
-		sdk.WithSmallSegments([]int{0, 300, 4000}[c.Below(3)])) // none, some, all
+		sdk.WithSmallSegments(small))
 	p.world.must(err)
 	a := &appender{Process: p, topic: topic, log: log, producer: producer, send: plainly, slow: c.OneIn(3)}
 	if f := p.world.scenario.Without.Send; f != nil {

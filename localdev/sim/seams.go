@@ -43,7 +43,7 @@ func (l line) Do(r *http.Request) (*http.Response, error) {
 	}
 	r = r.WithContext(context.WithValue(r.Context(), processKey{}, l.p))
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	resp, err := l.p.world.engine.Do(r)
+	resp, err := l.p.world.engine.Load().Do(r)
 	if !l.p.fate("after " + op) {
 		return nil, errDead
 	}
@@ -232,7 +232,9 @@ func (p *Process) putAgain(body []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	again := p.bodies[string(body)]
-	p.bodies[string(body)] = true
+	if p.bodies[string(body)] = true; again {
+		p.world.puttingAgain(body)
+	}
 	return again
 }
 

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -19,10 +20,7 @@ var (
 	lines   = flag.Int("lines", 20, "how many lines of the trace a seed that fails prints at most")
 )
 
-const (
-	wholeRun = 100 // seeds from which on every branch must have come up
-	topic    = "orders"
-)
+const topic = "orders"
 
 // One goroutine at a time, and no collection of garbage in between (Play does it before), so that a seed replays.
 func TestMain(m *testing.M) {
@@ -132,7 +130,7 @@ func simulate(t *testing.T, s sim.Scenario, few, commitsAtLeast int64, branches 
 		t.Errorf("a seed has only %d commits", least)
 	}
 	for _, must := range slices.Concat(branches, tableFaults, storeFaults) {
-		if total[must] == 0 && n >= wholeRun {
+		if total[must] == 0 && n >= int64(cmp.Or(s.Whole, 100)) {
 			t.Errorf("%q never came up", must)
 		}
 	}

@@ -87,7 +87,7 @@ func (w *World) raiseFloor(topic string) {
 func (w *World) setFloor(lane metadata.LaneID, floor segment.ID) error {
 	text := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 	k := metadata.HeadKey(lane)
-	_, err := dynamodb.NewFromConfig(w.aws(w.engine)).UpdateItem(context.Background(), &dynamodb.UpdateItemInput{
+	_, err := dynamodb.NewFromConfig(w.aws(w.engine.Load())).UpdateItem(context.Background(), &dynamodb.UpdateItemInput{
 		TableName: aws.String(tableName), Key: map[string]types.AttributeValue{"pk": text(k.PK), "sk": text(k.SK)},
 		UpdateExpression: aws.String("SET #f = :f"), ExpressionAttributeNames: map[string]string{"#f": "floor"},
 		ExpressionAttributeValues: map[string]types.AttributeValue{":f": text(floor.String())},

@@ -28,6 +28,7 @@ type Scenario struct {
 	Checks  []Check        // besides Core
 	Faults  Faults
 	Without Rule
+	Whole   int  // of a run of so many seeds, or more, every branch that a test names must have come up; 0 is 100
 	Removes bool // jobs archive, rewrite and remove what was appended: readers may meet gaps, which Kept judges
 }
 
@@ -43,6 +44,9 @@ type Actor interface {
 // Settler is an actor that goes on when readers have ended, for days if it has to: for what is too slow for everybody to be awake.
 type Settler interface{ Settle(w *World) }
 
+// Sequel is an actor that goes on when all is over and judged, and judges itself what it does.
+type Sequel interface{ Sequel(w *World) }
+
 // Soon is within what everybody must advance when nothing fails any more.
 const Soon = 30 * time.Second
 
@@ -53,12 +57,13 @@ type World struct {
 	seed     int64
 	scenario Scenario
 	env      env.Env
-	engine   *engine.Engine
+	engine   atomic.Pointer[engine.Engine] // the table's, of the moment
 	objects  *mem.Store
 	actors   []Actor
 	outage   [2]time.Duration // no chunk can be written between these
 	commits  int64            // in the log at the end
 	ledger   ledger           // of all that was ever committed
+	judged   bool             // the history is over
 
 	quiet     atomic.Bool    // nothing begins to fail any more
 	calming   chan struct{}  // closed then
@@ -75,6 +80,7 @@ type World struct {
 	rows       []*metadata.Topic
 	members    membership
 	audits     []*Audit
+	putAgain   [][]byte // segments that were put under several ids
 }
 
 // Play plays the scenario with this seed, in a bubble of its own.
@@ -115,6 +121,12 @@ func (w *World) run() {
 	for _, check := range append(slices.Clone(Core), w.scenario.Checks...) {
 		check(w.History, log)
 	}
+	w.judged = true
+	for _, a := range w.actors {
+		if s, ok := a.(Sequel); ok {
+			s.Sequel(w)
+		}
+	}
 	close(w.over)
 	w.tearDown()
 }
@@ -123,10 +135,9 @@ func (w *World) setUp() {
 	from := w.Chance("outage").Within(0, 10*time.Second)
 	w.outage = [2]time.Duration{from, from + w.Chance("outage length").Within(0, w.scenario.Faults.Outage+1)}
 	w.objects = mem.New()
-	var err error
-	w.engine, err = engine.New(engine.Options{Now: w.clock, History: 10 * time.Second, Hook: w.onTable})
-	w.must(err)
+	w.engine.Store(w.newEngine())
 	w.must(w.table().EnsureTable(context.Background()))
+	var err error
 	log := w.Start("setup", Life{Safe: true}).Open()
 	for _, topic := range w.scenario.Topics {
 		_, err = log.Admin().CreateTopic(context.Background(), topic)
@@ -135,6 +146,12 @@ func (w *World) setUp() {
 		w.rules(topic)
 	}
 	w.actors = w.scenario.Cast()
+}
+
+func (w *World) newEngine() *engine.Engine {
+	e, err := engine.New(engine.Options{Now: w.clock, History: 10 * time.Second, Hook: w.onTable})
+	w.must(err)
+	return e
 }
 
 // rules notes what will remove records of a topic.
@@ -151,6 +168,17 @@ func (w *World) rules(topic sdk.NewTopic) {
 func (w *World) calm() {
 	w.quiet.Store(true)
 	close(w.calming)
+	w.settle()
+}
+
+// trouble lets things fail once more, until settle.
+func (w *World) trouble() {
+	w.calmed.Store(false)
+	w.quiet.Store(false)
+}
+
+func (w *World) settle() {
+	w.quiet.Store(true)
 	for _, p := range w.Processes() {
 		p.Thaw()
 	}
@@ -165,7 +193,7 @@ func (w *World) tearDown() {
 	}
 	w.drivers.Wait()
 	w.later.Wait()
-	w.must(w.engine.Close())
+	w.must(w.engine.Load().Close())
 }
 
 func (w *World) must(err error) {

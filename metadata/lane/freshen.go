@@ -16,6 +16,10 @@ func (w *Writer) freshen(ctx context.Context, b *batch) (did bool) {
 	for _, t := range b.tickets {
 		v := w.seen()
 		s := t.segment
+		if v.version > s.Version && w.withdrawGone(t) {
+			did = true
+			continue
+		}
 		if !stale(s, v, Now(w.env)) {
 			continue
 		}
@@ -28,6 +32,24 @@ func (w *Writer) freshen(ctx context.Context, b *batch) (did bool) {
 		}
 	}
 	return did
+}
+
+// withdrawGone withdraws what is of slots that are no partitions any more, and tells whether there was any.
+func (w *Writer) withdrawGone(t *Ticket) (any bool) {
+	if w.cfg.Gone == nil {
+		return false
+	}
+	for _, s := range t.segment.Slots {
+		err := w.cfg.Gone(s.Slot) // which may look at what its owner locks
+		if err == nil {
+			continue
+		}
+		w.mu.Lock()
+		any = any || t.withdrawn[s.Slot] == nil
+		t.withdraw(s.Slot, err)
+		w.mu.Unlock()
+	}
+	return any
 }
 
 func stale(s *Segment, v view, now metadata.Stamp) bool {

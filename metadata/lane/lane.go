@@ -51,6 +51,9 @@ type Config struct {
 	// the topic row strongly and returns the version read. An error that is not transient (the topic is gone) fails
 	// the segment.
 	Refresh func(ctx context.Context, seen int64) (version int64, err error)
+	// Gone, if set, is why a slot is no partition any more by the row that Refresh has read last, or nil: the topic's growth can be forgotten by a table that was put back to an
+	// earlier moment. What a segment of an earlier version has of such a slot is withdrawn.
+	Gone func(slot metadata.Slot) error
 	// OnImage, if set, is given every image of the head that the Writer sees, from several goroutines and not
 	// always in order; it must not block or change it. Readers of the process learn of commits by it.
 	OnImage func(*metadata.Head)
