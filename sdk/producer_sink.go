@@ -42,11 +42,19 @@ func (s directSink) topic(ctx context.Context, name string) (*metadata.Topic, er
 func (s directSink) send(ctx context.Context, f *flush) []*upload { return s.Producer.send(ctx, f) }
 
 func (s directSink) writer(at *partitionHandle) laneWriter {
-	p, t := s.Producer, at.topic
-	return &directLane{p.log.lanes, at.place.Lane, lane.New(lane.Config{
-		Lane: at.place.Lane, Table: p.log.table, Env: p.log.env, Writer: p.epoch, SettleBudget: p.config.settleBudget(), Remint: p.remint,
+	p, t, id, first := s.Producer, at.topic, at.place.Lane, at.index-int(at.place.Slot)
+	gone := func(slot metadata.Slot) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if used := t.row.Used(id); int(slot) >= len(used) {
+			return noPartition(t.row.Name, first+int(slot), t.row.Partitions)
+		}
+		return nil
+	}
+	return &directLane{p.log.lanes, id, lane.New(lane.Config{
+		Lane: id, Table: p.log.table, Env: p.log.env, Writer: p.epoch, SettleBudget: p.config.settleBudget(), Remint: p.remint,
 		Refresh: func(ctx context.Context, _ int64) (int64, error) { return p.refresh(ctx, t) },
-		OnImage: p.observe, Hooks: p.laneHooks(),
+		Gone:    gone, OnImage: p.observe, Hooks: p.laneHooks(),
 	})}
 }
 

@@ -153,24 +153,6 @@ func (p *Producer) writer(at *partitionHandle) laneWriter {
 		w = p.sink.writer(at)
 		p.lanes[id] = w
 	}
-<<<<<<< HEAD
-=======
-	t, first := at.topic, at.index-int(at.place.Slot)
-	gone := func(slot metadata.Slot) error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if used := t.row.Used(id); int(slot) >= len(used) {
-			return noPartition(t.row.Name, first+int(slot), t.row.Partitions)
-		}
-		return nil
-	}
-	w := lane.New(lane.Config{
-		Lane: id, Table: p.log.table, Env: p.log.env, Writer: p.epoch, SettleBudget: p.config.settleBudget(), Remint: p.remint,
-		Refresh: func(ctx context.Context, _ int64) (int64, error) { return p.refresh(ctx, t) },
-		Gone:    gone, OnImage: p.observe, Hooks: p.laneHooks(),
-	})
-	p.lanes[id] = w
->>>>>>> origin/main
 	return w
 }
 

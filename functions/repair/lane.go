@@ -137,7 +137,7 @@ func (r *run) narrow(ctx context.Context, l *lane) error {
 // jump lets the lane go on at the era's offsets, at a moment when its head holds no entries. Writers that are refused come back after a while: the time for it.
 func (r *run) jump(ctx context.Context, l *lane) error {
 	for range jumpTries {
-		if err := r.fence(ctx, l.id); err != nil {
+		if _, err := r.fence(ctx, l.id); err != nil {
 			return err
 		}
 		head, err := r.drain(ctx, l)
@@ -156,21 +156,22 @@ func (r *run) jump(ctx context.Context, l *lane) error {
 }
 
 // fence keeps away what was sent before, and lets the head forget producers whose requests may be sent again. What it knows of them is of an earlier moment: one that
-// it does not know, or takes for the next, may be among the records that are appended again. So all that have an id by now are told that nothing can be verified.
-func (r *run) fence(ctx context.Context, id metadata.LaneID) error {
+// it does not know, or takes for the next, may be among the records that are appended again. So all that have an id by now are told that nothing can be verified. It returns
+// the head as it is then.
+func (r *run) fence(ctx context.Context, id metadata.LaneID) (*metadata.Head, error) {
 	head, err := r.table.Fence(ctx, id)
 	floor := metadata.NewProducerID(archive.Now(r.o.Env, r.table), math.MaxUint64)
 	for range jumpTries {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		head, err = r.table.EvictProducers(ctx, head, floor, slices.Collect(maps.Keys(head.Producers))...)
 		if !errors.Is(err, metadata.ErrChanged) {
-			return err
+			return head, err
 		}
 		err = nil
 	}
-	return ErrBusy
+	return nil, ErrBusy
 }
 
 // drain moves all entries of a head into chunks, filling up with empty ones. In a lane that goes on meanwhile some are left.

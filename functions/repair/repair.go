@@ -284,12 +284,8 @@ func (r *run) begin(ctx context.Context) error {
 		if err := r.table.RaiseHeadFloor(ctx, l.id, r.settled); err != nil {
 			return err
 		}
-<<<<<<< HEAD
-		if err := r.fence(ctx, l.id); err != nil {
-=======
-		head, err := r.table.Fence(ctx, l.id)
+		head, err := r.fence(ctx, l.id)
 		if err != nil {
->>>>>>> origin/main
 			return err
 		}
 		strays = r.noteStrays(l, head) || strays
