@@ -44,10 +44,10 @@ sim-many-lanes:
 sim-groups:
 	go test -count=1 -timeout 60m -run 'TestGroups$$' ./localdev/sim -v -seeds $(SEEDS)
 
-# Days of a log whose archive is compacted, cleaned, erased, expired and swept. A seed takes longer than the others do, so there are fewer.
+# Days of a log whose archive is compacted, cleaned, erased, expired and swept, and whose table is put back. A seed takes longer than the others do, so there are fewer.
 ARCHIVE_SEEDS ?= 40
 sim-archive:
-	go test -count=1 -timeout 60m -run 'TestArchive$$|TestArchiveStandingStill$$' ./localdev/sim -v -seeds $(ARCHIVE_SEEDS)
+	go test -count=1 -timeout 60m -run 'TestArchive$$|TestArchiveStandingStill$$|TestRestores$$' ./localdev/sim -v -seeds $(ARCHIVE_SEEDS)
 
 # What plays fewer seeds, or smaller ones, with the race detector: all of it.
 sim-steps:
@@ -65,7 +65,7 @@ sim-controls:
 	go test -count=1 -timeout 30m -run 'TestSimulation|TestReport' ./localdev/sim -v
 
 sim-archive-controls:
-	go test -count=1 -timeout 30m -run 'TestArchiveCatches$$' ./localdev/sim -v
+	go test -count=1 -timeout 30m -run 'TestArchiveCatches$$|TestRestoresCatches$$' ./localdev/sim -v
 
 sim-groups-controls:
 	go test -count=1 -timeout 30m -run 'TestGroupsCatches$$' ./localdev/sim -v
