@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# What deploy.sh and destroy.sh share. They set here.
+# What the scripts share. They set here, the directory that this file is in.
+# shellcheck disable=SC2154
 
 fail() {
   printf '%s: %s\n' "$(basename "$0")" "$*" >&2
@@ -40,7 +41,7 @@ build_steps() {
   trap 'rm -rf "$work"' EXIT
   steps=$work/steps
   (cd "$here/.." && go build -o "$steps" ./infra/steps) || fail "infra/steps was not built, for the reason above"
-  cd "$here"
+  cd "$here" || exit
 }
 
 tf() {

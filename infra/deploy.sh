@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the functions, plans, asks, applies, and tries what it has made. From a fresh clone, again after a change, again after a failure.
 #
-#   infra/deploy.sh [--yes] [EXAMPLE] [OPTION OF TERRAFORM PLAN]...
+#   infra/deploy.sh [--yes] [--no-smoke-test] [EXAMPLE] [OPTION OF TERRAFORM PLAN]...
 #
 # EXAMPLE is minimal (the default), production, or a directory of your own. Its variables are in its terraform.tfvars, or come as -var NAME=VALUE.
 set -euo pipefail
@@ -9,12 +9,13 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=infra/common.sh
 . "$here/common.sh"
 
-yes=''
+yes='' smoke=1
 while [ $# -gt 0 ]; do
   case $1 in
     --yes) yes=1 ;;
+    --no-smoke-test) smoke='' ;;
     -h | --help) usage ;;
-    --*) fail "unknown option $1: --yes is valid, and options of terraform plan, which begin with one -" ;;
+    --*) fail "unknown option $1: --yes and --no-smoke-test are valid, and options of terraform plan, which begin with one -" ;;
     *) break ;;
   esac
   shift
@@ -47,5 +48,5 @@ if ! tf state list 2>/dev/null | grep -q '^module\.functions\.'; then
   step 'the rest of the plan' plan_all "$@"
 fi
 step 'apply' tf apply -input=false "$work/plan"
-step 'smoke test' "$steps" smoke "$(output log)" "$(output produce_url)" "$(output fetch_url)"
+[ -z "$smoke" ] || step 'smoke test' "$steps" smoke "$(output log)" "$(output produce_url)" "$(output fetch_url)"
 printf '\ndeployed. The log is\n  %s     with rights in bucket and table\n  %s     over HTTPS, with the right to call the functions\n' "$(output log)" "$(output fetch_url)"

