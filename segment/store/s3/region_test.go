@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/varvelog/varve/segment/store"
@@ -225,9 +226,12 @@ func TestBR43_PartsPathStyleAndRegion(t *testing.T) {
 	}
 	for _, step := range []string{"begin", "part", "complete"} {
 		bubble(t, func(t *testing.T, s *service) {
-			moved := false
+			var moved atomic.Bool // parts are sent at once
 			s.answer = func(_ int, r *request, next func() *http.Response) (*http.Response, error) {
-				if moved = moved || isStep(r, step); moved && signedFor(r) != "eu-west-1" {
+				if isStep(r, step) {
+					moved.Store(true)
+				}
+				if moved.Load() && signedFor(r) != "eu-west-1" {
 					return say(301, "", "x-amz-bucket-region", "eu-west-1"), nil
 				}
 				return next(), nil
