@@ -45,6 +45,7 @@ func (c *cloud) story() {
 	topic("messages", map[string]string{"retention.ms": days(3)})
 	topic("prices", map[string]string{"cleanup.policy": "compact", "retention.ms": "-1"})
 	topic("gone", nil)
+	topic("bulk", nil)
 	topic("odd", nil)
 	topic("dead", nil)
 
@@ -57,13 +58,13 @@ func (c *cloud) story() {
 	c.ingests("messages", 10)
 	c.produces("gone", 10)
 	for range 7 { // more than goes into one part of an upload
-		check(t, appendTo(ctx, owner, "flights", 1_000_000))
+		check(t, appendTo(ctx, owner, "bulk", 1_000_000))
 	}
 	c.repeats("flights", 10_000)
 	c.repeats("prices", 10)
 	c.unsettled("produce", func() { c.produces("flights", 10_000) })
 	c.unsettled("ingest", func() { c.ingests("messages", 5_000) })
-	c.reads("flights", 30)
+	c.reads("flights", 20)
 	c.reads("prices", 18)
 	c.forwards("forward", "copies", "flights")
 	c.forwards("forward", "copies", "prices")
