@@ -142,6 +142,9 @@ func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence
 	if err != nil {
 		return Once{}, err
 	}
+	if err := p.checkMade(ctx, producer); err != nil {
+		return Once{}, err
+	}
 	w := newWaiter(records)
 	r, err := p.newRequest(step, records, places, w)
 	if err != nil {
@@ -159,6 +162,29 @@ func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence
 		return Once{Results: results}, refusalOr(err)
 	}
 	return Once{Results: results, Repeated: r.repeated, OffsetsKnown: r.known}, nil
+}
+
+// producerAhead is how much later than the service's clock an id may say that it was made: as much as a process's idea of that clock may be behind.
+const producerAhead = 10 * time.Minute
+
+// checkMade refuses an id of the future. When it made room for another producer, no id would be new enough for the lane until then: a refusal for ever, if it is the
+// largest number that somebody could think of.
+func (p *Producer) checkMade(ctx context.Context, id ProducerID) error {
+	for asked := false; ; asked = true {
+		now, ok := p.log.table.ServiceTime()
+		if !ok {
+			now = p.log.env.Now()
+		}
+		if !id.Time().After(now.Add(producerAhead)) {
+			return nil
+		}
+		if asked {
+			return &FieldError{Field: "producer id", Value: id.String(), Valid: fmt.Sprintf("one that was given out, and so not made at %s, which is in the future", id.Time().Format(time.RFC3339))}
+		}
+		if _, _, err := p.log.table.Identity(ctx); err != nil { // what time is it?
+			return err
+		}
+	}
 }
 
 // placeOnce is placeAll by the partitions that the records name. A partition that is not known may have come since the topic's row was read: its lane has told nobody who

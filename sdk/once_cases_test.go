@@ -205,6 +205,8 @@ func TestOnce_Mistakes(t *testing.T) {
 		}{
 			"no producer":           {0, 1, request(0, "x"), "producer id"},
 			"a negative producer":   {-1, 1, request(0, "x"), "producer id"},
+			"of next year":          {metadata.NewProducerID(time.Now().Add(365*24*time.Hour), 1), 1, request(0, "x"), "producer id"},
+			"the largest number":    {1<<63 - 1, 1, request(0, "x"), "producer id"},
 			"no sequence":           {w.id, 0, request(0, "x"), "producer sequence"},
 			"too far":               {w.id, 1 << 53, request(0, "x"), "producer sequence"},
 			"no records":            {w.id, 2, nil, "records"},

@@ -27,7 +27,10 @@ func (e *RemoteError) Error() string {
 	if e.Code != "" {
 		s += " " + e.Code
 	}
-	if e.Message != "" {
+	switch {
+	case e.Code == wire.Unauthorized:
+		return s + ": " + e.Message + "; the token is taken from the environment variable " + tokenVariable
+	case e.Message != "":
 		return s + ": " + e.Message
 	}
 	return s + ": " + http.StatusText(e.Status)
