@@ -108,8 +108,13 @@ func (c *client) request() {
 			c.world.Invoke(c.Name, Partition{c.of.Topic, partition}, value, t)
 		}
 	}
-	replies := make(chan reply, 2*patience)
-	for range patience {
+	replies := make(chan reply, 4*patience)
+	for tried := 0; tried < patience; {
+		if c.of.standing(c.world) {
+			c.Rest(c.Chance("all stand").Within(time.Minute, 2*time.Minute))
+		} else {
+			tried++
+		}
 		c.send(t, replies)
 		if c.answered(t, replies) {
 			return
@@ -120,6 +125,16 @@ func (c *client) request() {
 
 // patience is how often a client sends a request before it takes it for lost.
 const patience = 400
+
+// standing says whether all gateways that live are frozen, perhaps for hours: nobody answers then, which is no gateway's fault.
+func (x *Callers) standing(w *World) bool {
+	for i := range x.Gateways {
+		if p := w.Living(x.gateway(i)); p != nil && !p.Frozen() {
+			return false
+		}
+	}
+	return true
+}
 
 // send sends the request to one gateway or two. Each has records of its own.
 func (c *client) send(t *Together, replies chan<- reply) {

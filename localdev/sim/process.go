@@ -222,6 +222,13 @@ func (p *Process) Freeze(d time.Duration, suspended bool) {
 	})
 }
 
+// Frozen says whether the process stands still.
+func (p *Process) Frozen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.frozen != nil
+}
+
 // Thaw lets a frozen process go on.
 func (p *Process) Thaw() {
 	p.clock.suspend(false)
