@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/varvelog/varve/functions/internal/api"
 	"github.com/varvelog/varve/internal/wire"
@@ -116,6 +117,9 @@ func readCommit(body []byte) (*wire.Commit, error) {
 	if n := len(request.Offsets); n == 0 || n > wire.MaxCommits {
 		return nil, api.BadField("offsets", fmt.Sprint(n), fmt.Sprintf("1 to %d partitions", wire.MaxCommits))
 	}
+	if err := complete(body); err != nil {
+		return nil, err
+	}
 	seen := map[int]bool{}
 	for i, o := range request.Offsets {
 		at := fmt.Sprintf("offsets[%d].", i)
@@ -132,6 +136,33 @@ func readCommit(body []byte) (*wire.Commit, error) {
 		seen[o.Partition] = true
 	}
 	return &request, nil
+}
+
+// complete refuses a body that leaves out what must not be taken for 0.
+func complete(body []byte) error {
+	var given struct {
+		Offsets []*struct {
+			Partition *int   `json:"partition"`
+			Offset    *int64 `json:"offset"`
+		} `json:"offsets"`
+	}
+	if err := json.Unmarshal(body, &given); err != nil {
+		return api.BadField("body", err.Error(), "JSON")
+	}
+	if !utf8.Valid(body) {
+		return api.BadField("body", "bytes that are not UTF-8", "JSON, which is UTF-8")
+	}
+	for i, o := range given.Offsets {
+		switch at := fmt.Sprintf("offsets[%d]", i); {
+		case o == nil:
+			return api.BadField(at, "null", "a partition and its offset")
+		case o.Partition == nil:
+			return api.BadField(at+".partition", "none", "which one")
+		case o.Offset == nil:
+			return api.BadField(at+".offset", "none", "0 or more")
+		}
+	}
+	return nil
 }
 
 func byLane(t *metadata.Topic, request *wire.Commit) (map[metadata.LaneID][]wire.CommitOffset, error) {

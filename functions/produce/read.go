@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/varvelog/varve/functions/internal/api"
@@ -94,6 +95,9 @@ func nextJSON(dec *json.Decoder, i int) (*sdk.Record, error) {
 	if err := dec.Decode(&raw); err != nil {
 		return nil, badRecord(i, err)
 	}
+	if string(raw) == "null" { // which encoding/json takes for any value
+		return nil, badRecord(i, &sdk.FieldError{Field: "record", Value: "null", Valid: "an object; docs/record-json.md has its fields"})
+	}
 	r := new(sdk.Record)
 	if err := json.Unmarshal(raw, r); err != nil {
 		return nil, badRecord(i, err)
@@ -113,13 +117,20 @@ func nextJSON(dec *json.Decoder, i int) (*sdk.Record, error) {
 	return r, nil
 }
 
+// longestReason bounds what an answer says of a record, in bytes.
+const longestReason = 400
+
 // badRecord says that the i-th record cannot be read, and so nothing of the request is done.
 func badRecord(i int, err error) error {
 	e := api.ErrorOf(err)
 	if e.Code == wire.Internal || e.Code == wire.BadRequest { // encoding/json's own, or the SDK's
 		e.Code = wire.BadRecord
 	}
-	e.Message = fmt.Sprintf("record %d: %v; nothing was appended", i, err)
+	said := err.Error()
+	if len(said) > longestReason { // it may quote what a client sent, megabytes of it
+		said = strings.ToValidUTF8(said[:longestReason], "") + "…"
+	}
+	e.Message = fmt.Sprintf("record %d: %s; nothing was appended", i, said)
 	e.Record = &i
 	return e
 }
