@@ -136,8 +136,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case !s.allowed(r):
 		local.Fail(w, r, wire.Unauthorized, "the request needs the header Authorization: Bearer TOKEN, with the token of this server")
 	default:
-		s.limitBody(w, r)
-		s.service.ServeHTTP(w, r)
+		s.service.ServeHTTP(w, s.limitBody(w, r))
 	}
 }
 
@@ -161,15 +160,18 @@ func (s *Server) allowed(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], s.token[:]) == 1
 }
 
-// limitBody sets the time until which the body must have come. It ends with the body: a request may take longer to be served.
-func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
+// limitBody sets the time until which the body must have come. It ends with the body: a request may take longer to be served. The request that is served is a copy:
+// net/http takes a body that it does not know for one to be read to its end before a refusal is sent, and a slow one would hold that up.
+func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) *http.Request {
+	r = r.WithContext(r.Context())
 	if r.ContentLength == 0 {
-		return
+		return r
 	}
 	control := http.NewResponseController(w)
 	if control.SetReadDeadline(s.options.Env.Now().Add(s.options.Body)) == nil {
 		r.Body = &timedBody{r.Body, func() { _ = control.SetReadDeadline(time.Time{}) }}
 	}
+	return r
 }
 
 // timedBody calls ended when all of the body has come.

@@ -1,0 +1,102 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/varvelog/varve/localdev/embedded"
+	"github.com/varvelog/varve/localdev/server"
+	"github.com/varvelog/varve/sdk"
+)
+
+// started serves an empty log until the test ends, and returns host:port.
+func started(t *testing.T, o server.Options) string {
+	t.Helper()
+	log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(embedded.Driver()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.Start(log, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return strings.TrimPrefix(s.URL(), "http://")
+}
+
+// says sends the text, keeps the connection open, and returns the status of the answer. A server that waits for more fails the test after a minute.
+func says(t *testing.T, address, text string) int {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Minute))
+	fmt.Fprint(c, strings.ReplaceAll(text, "\n", "\r\n"))
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("%v to %.100q", err, text)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+// A refusal does not wait for a body that is slow to come: the server here would wait for an hour.
+func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
+	address := started(t, server.Options{Body: time.Hour})
+	for request, want := range map[string]int{
+		"POST /v1/topics/t/records HTTP/1.1\nHost: localhost\nContent-Type: text/plain\nContent-Length: 4000000\n\nx":                            415,
+		"POST /v1/topics/t/records HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 99999999999\n\nx":                  413,
+		"POST /v1/nowhere HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 4000000\n\nx":                               404,
+		"PUT /v1/topics/t/records HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 4000000\n\nx":                       405,
+		"POST /v1/topics/t/records HTTP/1.1\nHost: elsewhere.example\nContent-Type: application/json\nContent-Length: 4000000\n\nx":              400,
+		"POST /v1/topics/t/records HTTP/1.1\nHost: localhost\nExpect: 100-continue\nContent-Type: application/json\nContent-Length: 5000000\n\n": 413,
+		"POST /v1/topics/t/records HTTP/1.1\nHost: localhost\nContent-Type: application/json\n" + strings.Repeat("A: b\n", 20000) + "\n":         431,
+	} {
+		if got := says(t, address, request); got != want {
+			t.Errorf("%.100q: %d, want %d", request, got, want)
+		}
+	}
+}
+
+func TestSlowBody(t *testing.T) {
+	address := started(t, server.Options{Body: 50 * time.Millisecond})
+	if got := says(t, address, "POST /v1/topics/t/records HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 100\n\n{"); got != http.StatusRequestTimeout {
+		t.Errorf("%d", got)
+	}
+}
+
+func TestToken(t *testing.T) {
+	address := started(t, server.Options{Token: "right"})
+	for header, want := range map[string]int{
+		"": 401, "Authorization: Bearer wrong\n": 401, "Authorization: Bearer \n": 401, "Authorization: Basic right\n": 401, "Authorization: right\n": 401,
+		"Authorization: Bearer right\n": 200, "Authorization: bearer right\n": 200,
+	} {
+		if got := says(t, address, "GET /v1/topics HTTP/1.1\nHost: localhost\n"+header+"\n"); got != want {
+			t.Errorf("%q: %d, want %d", header, got, want)
+		}
+	}
+}
+
+func TestListensOnLoopbackOnly(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:80", "localhost", "127.0.0.1:99999"} {
+		if s, err := server.Start(nil, server.Options{Listen: address}); err == nil {
+			s.Close(t.Context())
+			t.Errorf("%s is listened on", address)
+		}
+	}
+}
