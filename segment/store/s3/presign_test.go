@@ -91,7 +91,8 @@ func TestMinIO_Presign(t *testing.T) {
 		},
 		"another method": func(r *http.Request) { r.Method = "DELETE" },
 	} {
-		if status, b := use(change); status != http.StatusForbidden {
+		// S3 says 403 to each; MinIO says 400 where a signed header is missing.
+		if status, b := use(change); status != http.StatusForbidden && (status != http.StatusBadRequest || !strings.Contains(b, "<Code>AccessDenied</Code>")) {
 			t.Errorf("%s: %d: %s", name, status, b)
 		}
 	}
