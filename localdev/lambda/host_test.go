@@ -217,10 +217,11 @@ func TestPlain(t *testing.T) {
 // A process that hangs is killed at its time-out, one that ends fails its request; the next request has another process.
 func TestTimeoutsAndExits(t *testing.T) {
 	var out lockedBuffer
-	b := newBench(t, "url", lambda.Function{Timeout: 300 * time.Millisecond, Output: &out})
+	b := newBench(t, "url", lambda.Function{Timeout: 3 * time.Second, Output: &out}) // long enough to start on a busy machine
 	if status, body := b.get("/hang"); status != 504 || b.Started() != 1 {
 		t.Errorf("%d %s, %d processes", status, body, b.Started())
 	}
+	b.Close()
 	if !strings.Contains(out.String(), "hangs") {
 		t.Errorf("the process printed %q", out.String())
 	}
