@@ -5,50 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/varvelog/varve/functions/local"
 	"github.com/varvelog/varve/internal/wire"
-	"github.com/varvelog/varve/localdev/dynamodb"
 	"github.com/varvelog/varve/sdk"
-	"github.com/varvelog/varve/segment/store/fault"
 )
-
-// failAt makes the n-th request to table or store from now on, counted from 0, fail, times times in a row: it is not performed, or it is and its answer is lost. hit
-// tells whether it was reached.
-func (s *site) failAt(n, times int, applied bool) (hit func() bool) {
-	var mu sync.Mutex
-	requests := 0
-	now := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		requests++
-		return requests > n && requests <= n+times
-	}
-	s.world.OnTable = func(dynamodb.Call) dynamodb.Fault {
-		if now() {
-			return dynamodb.Fault{Skip: !applied, Reply: dynamodb.ErrConnectionLost}
-		}
-		return dynamodb.Fault{}
-	}
-	s.world.OnStore = func(fault.Call) fault.Fault {
-		switch {
-		case !now():
-			return fault.Fault{}
-		case applied:
-			return fault.Fault{Kind: fault.LostAfter}
-		}
-		return fault.Fault{Kind: fault.LostBefore}
-	}
-	return func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		s.world.OnTable, s.world.OnStore = nil, nil
-		return requests > n
-	}
-}
 
 // Each request to table and store that a read takes fails, once or for good: the answer is the right one, or says that it is to be asked again. It is never one of
 // nothing where there is something.
@@ -67,7 +30,7 @@ func TestFetchFaults(t *testing.T) {
 					right := s.do("GET", target, "")
 					s.want(right, 200, nil)
 					again := newServices(s)
-					hit := s.failAt(n, times, false)
+					hit := s.world.FailAt(n, times, false)
 					x := again.do("GET", target, "")
 					if reached = hit(); x.status == 200 {
 						if !same(x, right) {
@@ -123,7 +86,7 @@ func TestCommitFaults(t *testing.T) {
 				for p := range 3 {
 					s.produce("w", p, "a", "b", "c")
 				}
-				hit := s.failAt(n, 1, applied)
+				hit := s.world.FailAt(n, 1, applied)
 				x := s.do("POST", "/v1/groups/g/offsets", body, asJSON)
 				if reached = hit(); x.status != 200 && x.status != 503 && x.status != 409 {
 					t.Errorf("request %d: %d: %s", n, x.status, x.answered)

@@ -103,39 +103,6 @@ func (f *function) still() {
 	}
 }
 
-// failAt makes the n-th request to table or store from now on, counted from 0, fail: it is not performed, or it is and its answer is lost. hit tells whether it was
-// reached.
-func (f *function) failAt(n int, applied bool) (hit func() bool) {
-	var mu sync.Mutex
-	requests := 0
-	now := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		requests++
-		return requests == n+1
-	}
-	f.world.OnTable = func(dynamodb.Call) dynamodb.Fault {
-		if now() {
-			return dynamodb.Fault{Skip: !applied, Reply: dynamodb.ErrConnectionLost}
-		}
-		return dynamodb.Fault{}
-	}
-	f.world.OnStore = func(fault.Call) fault.Fault {
-		switch {
-		case !now():
-			return fault.Fault{}
-		case applied:
-			return fault.Fault{Kind: fault.LostAfter}
-		}
-		return fault.Fault{Kind: fault.LostBefore}
-	}
-	return func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return requests > n
-	}
-}
-
 // check compares what was answered with what is in the log: what is appended is there once and at its offset, what is not is not there.
 func (f *function) check(from string, results []wire.Result) (there int) {
 	f.t.Helper()
@@ -388,10 +355,9 @@ func TestFaults(t *testing.T) {
 							f.call(5*time.Second, values(fmt.Sprint(i), 1))
 						}
 					}
-					hit := f.failAt(n, applied)
+					hit := f.world.FailAt(n, 1, applied)
 					status, p := f.call(20*time.Second, values("a", 8))
 					f.still()
-					f.world.OnTable, f.world.OnStore = nil, nil
 					reached = hit()
 					there := f.check("a", p.Results)
 					if status == 200 && there == 0 || status != 200 && status != 503 {

@@ -70,6 +70,40 @@ func New(t testing.TB) *World {
 	return w
 }
 
+// FailAt makes the n-th request to table or store from now on, counted from 0, fail, times times in a row: it is not performed, or it is and its answer is lost. hit
+// ends that, and tells whether it was reached.
+func (w *World) FailAt(n, times int, applied bool) (hit func() bool) {
+	var mu sync.Mutex
+	requests := 0
+	now := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		requests++
+		return requests > n && requests <= n+times
+	}
+	w.OnTable = func(dynamodb.Call) dynamodb.Fault {
+		if now() {
+			return dynamodb.Fault{Skip: !applied, Reply: dynamodb.ErrConnectionLost}
+		}
+		return dynamodb.Fault{}
+	}
+	w.OnStore = func(fault.Call) fault.Fault {
+		switch {
+		case !now():
+			return fault.Fault{}
+		case applied:
+			return fault.Fault{Kind: fault.LostAfter}
+		}
+		return fault.Fault{Kind: fault.LostBefore}
+	}
+	return func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		w.OnTable, w.OnStore = nil, nil
+		return requests > n
+	}
+}
+
 // Must ends the test if there is an error.
 func (w *World) Must(err error) {
 	w.T.Helper()
