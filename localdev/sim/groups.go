@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/varvelog/varve/metadata"
@@ -23,8 +24,10 @@ type Group struct {
 	Timeout     time.Duration // of their sessions
 
 	members int
-	planned int64                        // generation of the plan that was recorded last
-	moved   map[metadata.SessionID]int64 // heartbeats of each session that were recorded
+
+	sampling sync.Mutex                   // watch and Prove sample, either when it likes
+	planned  int64                        // generation of the plan that was recorded last
+	moved    map[metadata.SessionID]int64 // heartbeats of each session that were recorded
 }
 
 // Play implements Actor.
@@ -91,6 +94,8 @@ func (x *Group) sample(w *World, table metadata.Table) (stand []*Fact) {
 
 // sampleMembers records what has changed of plan and members.
 func (x *Group) sampleMembers(w *World, plan *metadata.Plan, members []metadata.Member) {
+	x.sampling.Lock()
+	defer x.sampling.Unlock()
 	if plan.Generation != x.planned {
 		x.planned = plan.Generation
 		w.Fact(Fact{Kind: Planned, Share: Share{Group: x.Name}, Order: plan.Members})
