@@ -122,19 +122,12 @@ func (p *Producer) whenDurable(ctx context.Context, f *flush, commit func(lane.A
 	if err == nil {
 		err = p.put(ctx, u.id, u.body, u.records)
 	}
-	newest := map[metadata.LaneID]int64{} // config version that each head has shown; under mu
-	observe := func(h *metadata.Head) {
-		p.observe(h)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		newest[h.Lane] = max(newest[h.Lane], h.ConfigVersion)
-	}
 	for err == nil {
 		err = commit(lane.AllConfig{
-			Table: p.log.table, Env: p.log.env, Writer: p.epoch, SettleBudget: p.config.settleBudget(), OnImage: observe, Hooks: p.laneHooks(),
+			Table: p.log.table, Env: p.log.env, Writer: p.epoch, SettleBudget: p.config.settleBudget(), OnImage: p.observe, Hooks: p.laneHooks(),
+			Refresh: func(ctx context.Context, part int) (int64, error) { return p.refreshPart(ctx, f.parts[part]) },
 		}, whole(segments, f))
 		if err == nil {
-			p.catchUp(ctx, f, newest)
 			return nil
 		}
 		if errors.Is(err, lane.ErrStaleID) {
@@ -144,18 +137,22 @@ func (p *Producer) whenDurable(ctx context.Context, f *flush, commit func(lane.A
 	return err
 }
 
-// catchUp reads the rows of topics whose heads have shown a newer configuration: to a producer that appends only like this nothing else tells that its
-// topic has grown. That it fails does not matter, the next append does it again.
-func (p *Producer) catchUp(ctx context.Context, f *flush, newest map[metadata.LaneID]int64) {
-	for _, part := range f.parts {
-		at := part.batches[0].at
-		p.mu.Lock()
-		behind := at.topic.row.Version < newest[at.place.Lane]
-		p.mu.Unlock()
-		if behind {
-			_, _ = p.refresh(ctx, at.topic)
+// refreshPart reads the topic's row again, and returns its version, or ErrNoPartition if the part is of a partition that is none any more: a table that was
+// put back may have forgotten that the topic had grown.
+func (p *Producer) refreshPart(ctx context.Context, part *lanePart) (int64, error) {
+	t := part.batches[0].at.topic
+	version, err := p.refresh(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range part.batches {
+		if b.at.index >= t.row.Partitions {
+			return 0, noPartition(t.row.Name, b.at.index, t.row.Partitions)
 		}
 	}
+	return version, nil
 }
 
 // whole is the segment as CommitAll takes it.
@@ -172,7 +169,7 @@ func whole(segments []*lane.Segment, f *flush) lane.Whole {
 // remintAtomic gives the segment a new id, of the class that its topics have now.
 func (p *Producer) remintAtomic(ctx context.Context, f *flush, segments []*lane.Segment) error {
 	for i, part := range f.parts {
-		version, err := p.refresh(ctx, part.batches[0].at.topic)
+		version, err := p.refreshPart(ctx, part)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package repair_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -379,34 +380,45 @@ func TestLatestTimesGoOn(t *testing.T) {
 
 // A writer that remembers a growth of which no segment tells learns that the partitions are none any more, and what it has for them is refused.
 func TestWritersForgetPartitions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.create("t", 2, 64)
-		w.writer().minutes("t", 3)
-		o := w.options()
-		o.Back = w.env.Now()
-		time.Sleep(time.Second)
-		old := w.snapshot()
-		w.alter("t", sdk.Alteration{Partitions: 4})
-		a := w.writer()
-		a.minutes("t", 1) // knows of all four
-		time.Sleep(20 * minute)
-		w.engine.Store(old)
-		w.mustRepair(o)
-		w.reopen()
-		for range 2 {
-			err := a.p.ProduceSync(t.Context(), &sdk.Record{Topic: "t", Partition: 3, Value: []byte("lost")}).Err()
-			if !errors.Is(err, sdk.ErrNoPartition) || sdk.OutcomeOf(err) != sdk.NotApplied {
-				t.Errorf("to a partition that is none any more: %v", err)
-			}
+	for name, send := range map[string]func(context.Context, *sdk.Producer, *sdk.Record) error{
+		"produced":            func(ctx context.Context, p *sdk.Producer, r *sdk.Record) error { return p.ProduceSync(ctx, r).Err() },
+		"appended atomically": func(ctx context.Context, p *sdk.Producer, r *sdk.Record) error { return p.AppendAtomic(ctx, r) },
+		"for a transaction": func(ctx context.Context, p *sdk.Producer, r *sdk.Record) error {
+			_, err := p.Prepare(ctx, r)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { writersForgetPartitions(t, send) }) })
+	}
+}
+
+func writersForgetPartitions(t *testing.T, send func(context.Context, *sdk.Producer, *sdk.Record) error) {
+	w := newWorld(t)
+	w.create("t", 2, 64)
+	w.writer().minutes("t", 3)
+	o := w.options()
+	o.Back = w.env.Now()
+	time.Sleep(time.Second)
+	old := w.snapshot()
+	w.alter("t", sdk.Alteration{Partitions: 4})
+	a := w.writer()
+	a.minutes("t", 1) // knows of all four
+	time.Sleep(20 * minute)
+	w.engine.Store(old)
+	w.mustRepair(o)
+	w.reopen()
+	for range 2 {
+		err := send(t.Context(), a.p, &sdk.Record{Topic: "t", Partition: 3, Value: []byte("lost")})
+		if !errors.Is(err, sdk.ErrNoPartition) || sdk.OutcomeOf(err) != sdk.NotApplied {
+			t.Errorf("to a partition that is none any more: %v", err)
 		}
-		a.write("t", 2)
-		w.sound("t")
-		w.whole()
-		w.alter("t", sdk.Alteration{Partitions: 4})
-		a.write("t", 2)
-		a.write("t", 4)
-		w.sound("t")
-		w.whole()
-	})
+	}
+	a.write("t", 2)
+	w.sound("t")
+	w.whole()
+	w.alter("t", sdk.Alteration{Partitions: 4})
+	a.write("t", 2)
+	a.write("t", 4)
+	w.sound("t")
+	w.whole()
 }

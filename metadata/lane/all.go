@@ -20,14 +20,17 @@ type AllTable interface {
 	metadata.Stepper
 }
 
-// AllConfig is what CommitAll works with. The fields are those of Config.
+// AllConfig is what CommitAll works with. The fields are those of Config, but for Refresh.
 type AllConfig struct {
 	Table        AllTable
 	Env          env.Env
 	Writer       int
 	SettleBudget time.Duration
-	OnImage      func(*metadata.Head)
-	Hooks        Hooks
+	// Refresh is called before anything is committed to the lane of a part whose head shows a newer configuration than the part's. It returns the version
+	// that is known then, or why one of the part's slots takes nothing any more. nil: all of them do.
+	Refresh func(ctx context.Context, part int) (version int64, err error)
+	OnImage func(*metadata.Head)
+	Hooks   Hooks
 }
 
 // Whole is one durable segment that is committed to several lanes at once. The fields are those of Segment.
@@ -169,6 +172,9 @@ func (t *transaction) prepare(ctx context.Context) error {
 			return fmt.Errorf("%w: %s is not above the floor %s of lane %s, or not of its class %s",
 				ErrStaleID, t.s.ID, v.floor, p.Lane, v.class)
 		}
+		if err := t.refresh(ctx, i, v); err != nil {
+			return err
+		}
 		t.since = append(t.since, v.next)
 		t.commits = append(t.commits, metadata.Commit{
 			Lane: p.Lane, Writer: t.cfg.Writer, Epoch: v.epoch, Cap: metadata.CapFor(v.first, 1),
@@ -177,6 +183,15 @@ func (t *transaction) prepare(ctx context.Context) error {
 		})
 	}
 	return nil
+}
+
+// refresh takes in the configuration that the head of a part has shown.
+func (t *transaction) refresh(ctx context.Context, part int, v view) (err error) {
+	p := &t.s.Parts[part]
+	if v.version > p.Version && t.cfg.Refresh != nil {
+		p.Version, err = t.cfg.Refresh(ctx, part)
+	}
+	return err
 }
 
 // attempt sends the transaction, and sends it again under the same token while the outcome is unknown. The
