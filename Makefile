@@ -72,10 +72,8 @@ sim-groups-controls:
 
 # Every fuzz target for FUZZTIME each.
 fuzz:
-	@set -e; for p in $$(go list ./...); do \
-	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
-	    echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; \
-	  done; \
+	@grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's#/[^/]*:func # #' | sort | while read -r package target; do \
+	  echo "$$package $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 	done
 
 bench:
