@@ -18,6 +18,7 @@ import (
 type devOptions struct {
 	compact, retain, sweep time.Duration
 	listen, tokenFile      string
+	minio                  string // its program; "": the log is that of --log
 	json                   bool
 }
 
@@ -29,8 +30,12 @@ func (a *app) devCommand() *cobra.Command {
 compaction, of objects and of keys, retention, and the sweep. Producers and consumers need it not: they use the log on their own, at the same time.
 
 The URL is printed first. It is of this machine only; with --token-file requests need the header "Authorization: Bearer TOKEN". Each run that did something, or
-failed, is told of.`,
+failed, is told of.
+
+With --minio the log is one on a real MinIO, which is started, and on the DynamoDB engine behind a port: the very adapters that are used on AWS. Both end with the
+command; the data stay in the folder minio of the directory that --log names. A file there, env, has what another shell needs to use the log meanwhile.`,
 		Example: `  varve dev --listen 127.0.0.1:8080
+  varve dev --minio                     # in another shell: . .varve/minio/env
   curl -d '{"records":[{"key":"k","value":"v"}]}' -H 'Content-Type: application/json' http://127.0.0.1:8080/v1/topics/TOPIC/records`,
 		RunE: func(c *cobra.Command, _ []string) error { return a.dev(c.Context(), o) },
 	}
@@ -39,6 +44,8 @@ failed, is told of.`,
 	c.Flags().DurationVar(&o.sweep, "sweep-every", o.sweep, "time between sweeps")
 	c.Flags().StringVar(&o.listen, "listen", o.listen, "loopback address and port to serve on, port 0 for any that is free; empty to serve nothing")
 	c.Flags().StringVar(&o.tokenFile, "token-file", "", "file with the bearer token that requests must have")
+	c.Flags().StringVar(&o.minio, "minio", "", "serve a log on MinIO, whose server is this `program`; without =program "+minioBuilt+", or minio on PATH")
+	c.Flags().Lookup("minio").NoOptDefVal = findMinIO
 	c.Flags().BoolVar(&o.json, "json", false, "print each run's whole report as JSON")
 	return c
 }
@@ -51,6 +58,14 @@ func (a *app) dev(ctx context.Context, o devOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.minio != "" {
+		return a.onMinIO(ctx, o.minio, func(ctx context.Context) error { return a.serveLog(ctx, o, token) })
+	}
+	return a.serveLog(ctx, o, token)
+}
+
+// serveLog serves the log and keeps its house until ctx is done.
+func (a *app) serveLog(ctx context.Context, o devOptions, token string) error {
 	return a.withNewLog(ctx, direct(func(log *sdk.Log) (err error) {
 		if o.listen != "" {
 			s, failed := a.listen(log, o, token)

@@ -1,4 +1,4 @@
-// Package minio runs MinIO's server: a program of its own, on the loopback address, with credentials that nobody else knows, and gone when
+// Package minio runs MinIO's server: a program of its own, on the loopback address, with credentials that nobody else knows, the only one on its data, and gone when
 // whoever started it is. The program is under the AGPL: it is run, never linked. `make minio` builds it.
 package minio
 
@@ -37,26 +37,39 @@ type Server struct {
 	access, secret string
 	settings       []string // further variables of the program's environment
 	env            env.Env
+	lock           *os.File // held by this process and by the program, while either of them lives
 	process        *process // nil: not running
 }
 
+// ErrInUse is a directory with a server that still runs.
+var ErrInUse = errors.New("another MinIO runs on the data of this directory")
+
 // Start starts the program on the data in dir, which is made if it is not there, and waits until it answers. The server lives until
-// Close, also when ctx ends earlier. Settings are variables of MinIO's, as NAME=value.
+// Close, also when ctx ends earlier. Settings are variables of MinIO's, as NAME=value. ErrInUse: there is one on that directory already.
 func Start(ctx context.Context, e env.Env, program, dir string, settings ...string) (*Server, error) {
 	s := &Server{program: program, dir: dir, settings: settings, env: e, access: fmt.Sprintf("varve%016x", e.Uint64()), secret: fmt.Sprintf("%016x%016x", e.Uint64(), e.Uint64())}
 	if err := os.MkdirAll(s.data(), 0o700); err != nil {
 		return nil, err
 	}
+	var err error
+	if s.lock, err = lockFile(filepath.Join(dir, "lock")); err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// start starts the program on a port that is free.
+func (s *Server) start(ctx context.Context) error {
 	for n := 1; ; n++ {
 		var err error
 		if s.address, err = freeAddress(); err == nil {
 			err = s.Restart(ctx)
 		}
-		if err == nil {
-			return s, nil
-		}
-		if !errors.Is(err, errEnded) || n == attempts {
-			return nil, err
+		if err == nil || !errors.Is(err, errEnded) || n == attempts {
+			return err
 		}
 	}
 }
@@ -66,16 +79,31 @@ func (s *Server) Restart(ctx context.Context) error {
 	if s.process != nil {
 		return errors.New("minio: the server is running")
 	}
-	p, err := startProcess(s.program, []string{"server", "--quiet", "--address", s.address, "--certs-dir", filepath.Join(s.dir, "certs"), s.data()}, s.environment())
+	p, err := startProcess(s.program, []string{"server", "--quiet", "--address", s.address, "--certs-dir", filepath.Join(s.dir, "certs"), s.data()}, s.environment(), s.lock)
 	if err != nil {
 		return fmt.Errorf("minio: %w: 'make minio' builds the server", err)
 	}
 	s.process = p
 	if err := s.ready(ctx); err != nil {
 		s.Kill()
-		return fmt.Errorf("minio: %w; it said: %s", err, strings.ReplaceAll(p.said.String(), s.secret, "(secret)"))
+		return s.saying(p, err)
 	}
 	return nil
+}
+
+// saying is the error with the last words of the program.
+func (s *Server) saying(p *process, err error) error {
+	return fmt.Errorf("minio: %w; it said: %s", err, strings.ReplaceAll(p.said.String(), s.secret, "(secret)"))
+}
+
+// Watch waits until the program ends of itself, which is an error, or ctx is done. It has to return before Kill or Close is called.
+func (s *Server) Watch(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.process.ended:
+		return s.saying(s.process, errEnded)
+	}
 }
 
 // Kill kills the server as a crash would (SIGKILL) and waits until it is gone. Its data stay.
@@ -86,10 +114,10 @@ func (s *Server) Kill() {
 	}
 }
 
-// Close kills the server and removes its data.
+// Close kills the server, for good. Its data stay: what it has acknowledged survives that.
 func (s *Server) Close() error {
 	s.Kill()
-	return os.RemoveAll(s.dir)
+	return s.lock.Close()
 }
 
 // Endpoint is the server's URL.
@@ -103,13 +131,17 @@ func (s *Server) Client() (*minio.Core, error) {
 	return minio.NewCore(s.address, &minio.Options{Creds: credentials.NewStaticV4(s.access, s.secret, ""), Region: Region, MaxRetries: 1})
 }
 
-// MakeBucket makes an empty bucket.
+// MakeBucket makes a bucket if there is none of that name.
 func (s *Server) MakeBucket(ctx context.Context, bucket string) error {
 	c, err := s.Client()
 	if err != nil {
 		return err
 	}
-	return c.Client.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: Region})
+	err = c.Client.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: Region})
+	if minio.ToErrorResponse(err).Code == "BucketAlreadyOwnedByYou" {
+		return nil
+	}
+	return err
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }

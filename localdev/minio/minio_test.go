@@ -61,7 +61,7 @@ func answers(s *Server) bool {
 	return true
 }
 
-// A server answers from Start on, not after Kill, again after Restart at the same address, and leaves nothing after Close.
+// A server answers from Start on, not after Kill, again after Restart at the same address, and not after Close, which leaves the data.
 func TestServer(t *testing.T) {
 	program, dir := pretending(t, "serve well")
 	s, err := Start(t.Context(), env.System(), program, dir)
@@ -91,8 +91,51 @@ func TestServer(t *testing.T) {
 	if err := s.Close(); err != nil || answers(s) {
 		t.Errorf("after Close: %v, answers %v", err, answers(s))
 	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left: %v", dir, err)
+	if _, err := os.Stat(s.data()); err != nil {
+		t.Error(err)
+	}
+}
+
+// One server at a time runs on a directory, also when whoever started the other is gone and could not take it along.
+func TestServerHasItsDirectoryAlone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nothing is locked there")
+	}
+	program, dir := pretending(t, "serve well")
+	s, err := Start(t.Context(), env.System(), program, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := Start(t.Context(), env.System(), program, dir); !errors.Is(err, ErrInUse) {
+			t.Errorf("a second one: %v", err)
+		}
+		s.lock.Close() // as its parent's end does
+	}
+	s.Kill()
+	again, err := Start(t.Context(), env.System(), program, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+}
+
+// A server that ends of itself is told of with what it said; one that runs is not.
+func TestWatch(t *testing.T) {
+	program, dir := pretending(t, "serve well")
+	s, err := Start(t.Context(), env.System(), program, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Watch(ctx); err != nil {
+		t.Errorf("%v of one that runs", err)
+	}
+	s.process.command.Process.Kill()
+	if err := s.Watch(t.Context()); !errors.Is(err, errEnded) {
+		t.Errorf("%v of one that ended", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package minio
 
 import (
+	"os"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -13,12 +14,13 @@ type process struct {
 	ended   chan struct{} // closed when it is gone and waited for
 }
 
-// startProcess starts the program. One thread starts it, stays, and waits for it: where the system can tie a process to its parent, it ties it
+// startProcess starts the program, which holds the lock too. One thread starts it, stays, and waits for it: where the system can tie a process to its parent, it ties it
 // to the parent's thread.
-func startProcess(program string, args, environment []string) (*process, error) {
+func startProcess(program string, args, environment []string, lock *os.File) (*process, error) {
 	p := &process{command: exec.Command(program, args...), ended: make(chan struct{})}
 	p.command.Env = environment
 	p.command.Stdout, p.command.Stderr = &p.said, &p.said
+	hold(p.command, lock)
 	tie(p.command)
 	started := make(chan error)
 	go func() {

@@ -5,5 +5,7 @@ import (
 	"syscall"
 )
 
-// tie has the kernel kill the process when its parent dies, however it dies.
-func tie(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// tie has the kernel kill the process when its parent dies, however it dies. What the terminal interrupts is the parent alone, which may have requests to finish.
+func tie(c *exec.Cmd) {
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}

@@ -2,6 +2,7 @@
 package miniotest
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -44,7 +45,7 @@ func Start(t testing.TB, settings ...string) *minio.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := errors.Join(s.Close(), os.RemoveAll(dir)); err != nil {
 			t.Error(err)
 		}
 	})

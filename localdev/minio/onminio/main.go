@@ -10,8 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,13 +19,10 @@ import (
 
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/localdev/dynamodb"
-	"github.com/varvelog/varve/localdev/minio"
+	"github.com/varvelog/varve/localdev/minio/stack"
 )
 
-const (
-	bucket    = "varve"
-	leaveTime = 10 * time.Second // for the command to end after an interrupt
-)
+const leaveTime = 10 * time.Second // for the command to end after an interrupt
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -52,50 +47,22 @@ func run(ctx context.Context, program string, command []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, err := minio.Start(ctx, env.System(), program, dir)
+	s, err := stack.Start(ctx, env.System(), program, dir, dynamodb.Options{})
 	if err != nil {
 		return err
 	}
-	defer server.Close()
-	if err := server.MakeBucket(ctx, bucket); err != nil {
-		return err
-	}
-	tables, closeTables, err := serveTables()
-	if err != nil {
-		return err
-	}
-	defer closeTables()
-	return child(ctx, command, environment(server, tables)).Run()
-}
-
-// serveTables serves an engine in memory.
-func serveTables() (endpoint string, closeAll func(), err error) {
-	engine, err := dynamodb.New(dynamodb.Options{})
-	if err != nil {
-		return "", nil, err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		engine.Close()
-		return "", nil, err
-	}
-	server := &http.Server{Handler: engine, ReadHeaderTimeout: leaveTime}
-	go server.Serve(listener)
-	return "http://" + listener.Addr().String(), func() {
-		server.Close()
-		engine.Close()
-	}, nil
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return child(ctx, command, environment(s)).Run()
 }
 
 // environment is the command's: this one's with the log, the keys, and nothing else of AWS.
-func environment(s *minio.Server, tables string) (list []string) {
+func environment(s *stack.Stack) (list []string) {
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "AWS_") {
 			list = append(list, v)
 		}
 	}
-	access, secret := s.Credentials()
-	return append(list, "VARVE_LOG="+s.LogURL(bucket, "log", "varve", tables), "AWS_ACCESS_KEY_ID="+access, "AWS_SECRET_ACCESS_KEY="+secret)
+	return append(append(list, "VARVE_LOG="+s.LogURL()), s.Environment()...)
 }
 
 // child is the command, interrupted when ctx is done.
