@@ -29,7 +29,7 @@ func (a *app) devCommand() *cobra.Command {
 		Long: `Do in one process what functions do for a log in the cloud, until interrupted: serve it over HTTP, as docs/openapi.yaml describes it, and do what schedules do:
 compaction, of objects and of keys, retention, and the sweep. Producers and consumers need it not: they use the log on their own, at the same time.
 
-The URL is printed first. It is of this machine only; with --token-file requests need the header "Authorization: Bearer TOKEN". Each run that did something, or
+The URL is printed first. It is for this machine only; with --token-file requests need the header "Authorization: Bearer TOKEN". Each run that did something, or
 failed, is told of.
 
 With --minio the log is one on a real MinIO, which is started, and on the DynamoDB engine behind a port: the very adapters that are used on AWS. Both end with the
@@ -42,7 +42,7 @@ command; the data stay in the folder minio of the directory that --log names. A 
 	c.Flags().DurationVar(&o.compact, "compact-every", o.compact, "time between compactions")
 	c.Flags().DurationVar(&o.retain, "retain-every", o.retain, "time between runs of retention")
 	c.Flags().DurationVar(&o.sweep, "sweep-every", o.sweep, "time between sweeps")
-	c.Flags().StringVar(&o.listen, "listen", o.listen, "loopback address and port to serve on, port 0 for any that is free; empty to serve nothing")
+	c.Flags().StringVar(&o.listen, "listen", o.listen, "loopback address and port to serve on, with --token-file any address; port 0 for any that is free; empty to serve nothing")
 	c.Flags().StringVar(&o.tokenFile, "token-file", "", "file with the bearer token that requests must have")
 	c.Flags().StringVar(&o.minio, "minio", "", "serve a log on MinIO, whose server is this `program`; without =program "+minioBuilt+", or minio on PATH")
 	c.Flags().Lookup("minio").NoOptDefVal = findMinIO

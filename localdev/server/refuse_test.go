@@ -92,6 +92,21 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// A container's port is forwarded to it from the machine's loopback address: the Host that is asked for is still this machine.
+func TestListensElsewhereWithAToken(t *testing.T) {
+	address := started(t, server.Options{Listen: "0.0.0.0:0", Token: "right"})
+	address = address[strings.LastIndex(address, ":"):]
+	for request, want := range map[string]int{
+		"Host: localhost" + address + "\nAuthorization: Bearer right\n":         200,
+		"Host: localhost" + address + "\n":                                      401,
+		"Host: elsewhere.example" + address + "\nAuthorization: Bearer right\n": 400,
+	} {
+		if got := says(t, "127.0.0.1"+address, "GET /v1/topics HTTP/1.1\n"+request+"\n"); got != want {
+			t.Errorf("%q: %d, want %d", request, got, want)
+		}
+	}
+}
+
 func TestListensOnLoopbackOnly(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:80", "localhost", "127.0.0.1:99999"} {
 		if s, err := server.Start(nil, server.Options{Listen: address}); err == nil {

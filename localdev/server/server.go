@@ -1,5 +1,5 @@
-// Package server serves a log over HTTP on this machine, by the handlers that are functions in the cloud. It listens on loopback only; a bearer token, if one is set,
-// keeps other users of the machine out, and the Host header web pages.
+// Package server serves a log over HTTP on this machine, by the handlers that are functions in the cloud. It listens on loopback only, unless there is a token; a bearer
+// token, if one is set, keeps other users of the machine out, and the Host header web pages.
 package server
 
 import (
@@ -22,7 +22,8 @@ import (
 
 // Options are what a server is given; the zero value is ready.
 type Options struct {
-	// Listen is host:port. The host is a loopback address, or localhost; port 0 is any that is free. Default 127.0.0.1:0.
+	// Listen is host:port. The host is a loopback address, or localhost; with a Token any address, for a container whose port is forwarded from the machine's loopback
+	// address. Port 0 is any that is free. Default 127.0.0.1:0.
 	Listen string
 	// Token, if set, has to be in each request: Authorization: Bearer TOKEN.
 	Token string
@@ -70,7 +71,7 @@ func Start(log *sdk.Log, o Options) (*Server, error) {
 	if o.Body <= 0 {
 		o.Body = 30 * time.Second
 	}
-	listener, err := listen(o.Listen)
+	listener, err := listen(o.Listen, o.Token != "")
 	if err != nil {
 		return nil, err
 	}
@@ -87,15 +88,15 @@ func Start(log *sdk.Log, o Options) (*Server, error) {
 	return s, nil
 }
 
-// listen listens on a loopback address, or not at all.
-func listen(address string) (net.Listener, error) {
-	bad := &sdk.FieldError{Field: "address to listen on", Value: address, Valid: "a loopback address and a port, such as 127.0.0.1:8080, [::1]:8080 or localhost:0"}
+// listen listens on a loopback address, or anywhere, or not at all.
+func listen(address string, anywhere bool) (net.Listener, error) {
+	bad := &sdk.FieldError{Field: "address to listen on", Value: address, Valid: "a loopback address and a port, such as 127.0.0.1:8080, [::1]:8080 or localhost:0; others take a token"}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
 		return nil, bad
 	}
 	at, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil || !at.IP.IsLoopback() {
+	if err != nil || !anywhere && !at.IP.IsLoopback() {
 		return nil, bad
 	}
 	l, err := net.ListenTCP("tcp", at)
