@@ -101,6 +101,11 @@ demo-minio: minio build
 	go build -o bin/onminio ./localdev/minio/onminio
 	VARVE_MINIO=$(MINIO) ./bin/onminio ./bin/varve demo --create-table
 
+# A log on MinIO and, behind a port, the DynamoDB engine, until it is interrupted: what `varve dev` serves, on the adapters for S3 and DynamoDB.
+.PHONY: local
+local: minio build
+	./bin/varve dev --minio=$(MINIO)
+
 test: minio-note
 minio-note:
 	@echo "the tests on a real MinIO are skipped here: 'make minio' builds its server once, 'make test-minio' runs them"
