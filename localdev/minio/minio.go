@@ -91,9 +91,12 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// saying is the error with the last words of the program.
+// saying is the error with the last words of the program, if it had any.
 func (s *Server) saying(p *process, err error) error {
-	return fmt.Errorf("minio: %w; it said: %s", err, strings.ReplaceAll(p.said.String(), s.secret, "(secret)"))
+	if said := p.said.String(); said != "" {
+		err = fmt.Errorf("%w; it said: %s", err, strings.ReplaceAll(said, s.secret, "(secret)"))
+	}
+	return fmt.Errorf("minio: %w", err)
 }
 
 // Watch waits until the program ends of itself, which is an error, or ctx is done. It has to return before Kill or Close is called.
@@ -102,7 +105,7 @@ func (s *Server) Watch(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-s.process.ended:
-		return s.saying(s.process, errEnded)
+		return s.saying(s.process, s.process.end())
 	}
 }
 
@@ -173,7 +176,7 @@ func (s *Server) ready(ctx context.Context) error {
 		case <-timer:
 		case <-s.process.ended:
 			stop()
-			return errEnded
+			return s.process.end()
 		case <-ctx.Done():
 			stop()
 			return fmt.Errorf("the server does not answer: %w", ctx.Err())

@@ -134,8 +134,8 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%v of one that runs", err)
 	}
 	s.process.command.Process.Kill()
-	if err := s.Watch(t.Context()); !errors.Is(err, errEnded) {
-		t.Errorf("%v of one that ended", err)
+	if err := s.Watch(t.Context()); !errors.Is(err, errEnded) || !strings.HasSuffix(err.Error(), "signal: killed") {
+		t.Errorf("%v of one that was killed", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package minio
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -43,6 +44,9 @@ func (p *process) kill() {
 	p.command.Process.Kill()
 	<-p.ended
 }
+
+// end is how it ended.
+func (p *process) end() error { return fmt.Errorf("%w: %v", errEnded, p.command.ProcessState) }
 
 // tail keeps the last of what is written to it.
 type tail struct {

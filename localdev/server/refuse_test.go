@@ -80,6 +80,39 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
+// Half a body does not hold up the server's end: the server here would wait an hour for the rest.
+func TestCloseDoesNotWaitForTheBody(t *testing.T) {
+	log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(embedded.Driver()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s, err := server.Start(log, server.Options{Body: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Minute))
+	fmt.Fprint(c, "POST /v1/topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+	answers := bufio.NewReader(c)
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") { // the body is asked for
+		t.Fatal(line, err)
+	}
+	if _, err := answers.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if resp, err := http.ReadResponse(answers, nil); err != nil || resp.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("%v, %v; want an answer that it may be sent again", resp, err)
+	}
+}
+
 func TestToken(t *testing.T) {
 	address := started(t, server.Options{Token: "right"})
 	for header, want := range map[string]int{

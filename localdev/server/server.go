@@ -43,6 +43,7 @@ const (
 	maxRequests    = 256 // at a time
 	mostTime       = 30 * time.Second
 	idleTime       = time.Minute
+	lastTime       = 2 * time.Second // for a body to come when the server is told to end
 )
 
 // Server serves one log until it is closed.
@@ -50,6 +51,7 @@ type Server struct {
 	url      string
 	http     *http.Server
 	service  *local.Service
+	base     context.Context    // of all requests
 	stop     context.CancelFunc // ends requests that wait
 	serving  chan error
 	requests chan struct{}
@@ -77,7 +79,7 @@ func Start(log *sdk.Log, o Options) (*Server, error) {
 	}
 	base, stop := context.WithCancel(context.Background())
 	s := &Server{
-		url: "http://" + listener.Addr().String(), stop: stop, serving: make(chan error, 1), requests: make(chan struct{}, maxRequests),
+		url: "http://" + listener.Addr().String(), base: base, stop: stop, serving: make(chan error, 1), requests: make(chan struct{}, maxRequests),
 		service: local.New(log, local.Options{Env: o.Env, Tell: o.Tell, Most: mostTime}), token: sha256.Sum256([]byte(o.Token)), options: o,
 	}
 	s.http = &http.Server{
@@ -109,7 +111,7 @@ func listen(address string, anywhere bool) (net.Listener, error) {
 // URL is where it is served, without a slash at the end.
 func (s *Server) URL() string { return s.url }
 
-// Close lets requests under way end, those that wait for records at once, and returns when nothing of the server runs. When ctx is done first, it breaks off what is
+// Close lets requests under way end, those that wait for records at once and those whose body has not come soon, and returns when nothing of the server runs. When ctx is done first, it breaks off what is
 // left: what was not answered may have been done.
 func (s *Server) Close(ctx context.Context) error {
 	s.stop()
@@ -137,7 +139,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case !s.allowed(r):
 		local.Fail(w, r, wire.Unauthorized, "the request needs the header Authorization: Bearer TOKEN, with the token of this server")
 	default:
-		s.service.ServeHTTP(w, s.limitBody(w, r))
+		limited, done := s.limitBody(w, r)
+		defer done()
+		s.service.ServeHTTP(w, limited)
 	}
 }
 
@@ -161,18 +165,23 @@ func (s *Server) allowed(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], s.token[:]) == 1
 }
 
-// limitBody sets the time until which the body must have come. It ends with the body: a request may take longer to be served. The request that is served is a copy:
-// net/http takes a body that it does not know for one to be read to its end before a refusal is sent, and a slow one would hold that up.
-func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) *http.Request {
-	r = r.WithContext(r.Context())
+// limitBody sets the time until which the body must have come, sooner when the server is told to end. It ends with the body: a request may take longer to be served. The
+// request that is served is a copy: net/http takes a body that it does not know for one to be read to its end before a refusal is sent, and a slow one would hold that up.
+func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) (limited *http.Request, done func()) {
+	limited = r.WithContext(r.Context())
 	if r.ContentLength == 0 {
-		return r
+		return limited, func() {}
 	}
 	control := http.NewResponseController(w)
-	if control.SetReadDeadline(s.options.Env.Now().Add(s.options.Body)) == nil {
-		r.Body = &timedBody{r.Body, func() { _ = control.SetReadDeadline(time.Time{}) }}
+	if control.SetReadDeadline(s.options.Env.Now().Add(s.options.Body)) != nil {
+		return limited, func() {}
 	}
-	return r
+	unhurried := context.AfterFunc(s.base, func() { _ = control.SetReadDeadline(s.options.Env.Now().Add(lastTime)) })
+	limited.Body = &timedBody{r.Body, func() {
+		unhurried()
+		_ = control.SetReadDeadline(time.Time{})
+	}}
+	return limited, func() { unhurried() }
 }
 
 // timedBody calls ended when all of the body has come.
