@@ -159,7 +159,7 @@ func DecodeEra(b []byte) (Era, error) {
 	if err := json.Unmarshal(b, &j); err != nil {
 		return Era{}, fmt.Errorf("%w: era: %w", ErrCorrupt, err)
 	}
-	if j.Era < 1 || j.Jump < EraStep || j.Jump%EraStep != 0 || j.Begun < 1 || j.Back < 0 {
+	if j.Era < 1 || j.Era > math.MaxInt64/VersionStep || j.Jump < EraStep || j.Jump%EraStep != 0 || j.Begun < 1 || j.Back < 0 {
 		return Era{}, fmt.Errorf("%w: era %d, restored to %d, begun %d, jump %d", ErrCorrupt, j.Era, j.Back, j.Begun, j.Jump)
 	}
 	e := Era{Number: j.Era, Begun: time.UnixMilli(j.Begun).UTC(), Jump: j.Jump}

@@ -38,11 +38,39 @@ func TestEraObject(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
-	for _, bad := range []string{"", "{}", "[]", `{"era":1,"begun_ms":1,"jump":5}`, `{"era":0,"begun_ms":1,"jump":17592186044416}`, `{"era":1,"begun_ms":1,"jump":17592186044416,"restored_to_ms":-1}`} {
+	for _, bad := range []string{"", "{}", "[]", `{"era":1,"begun_ms":1,"jump":5}`, `{"era":0,"begun_ms":1,"jump":17592186044416}`, `{"era":1,"begun_ms":1,"jump":17592186044416,"restored_to_ms":-1}`,
+		`{"era":9223372036854775807,"begun_ms":1,"jump":17592186044416}`} {
 		if e, err := metadata.DecodeEra([]byte(bad)); !errors.Is(err, metadata.ErrCorrupt) {
 			t.Errorf("%s: %+v, %v", bad, e, err)
 		}
 	}
+}
+
+// What is read is as it was written again, and has a version of its own; all else is ErrCorrupt.
+func FuzzDecodeEra(f *testing.F) {
+	for _, s := range []string{"", "null", "{}", "[]", `{"era":1,"restored_to_ms":5,"begun_ms":7,"jump":17592186044416}`, `{"era":3,"restored_to_ms":0,"begun_ms":7,"jump":87960930222080}`,
+		`{"era":8796093022207,"begun_ms":9223372036854775807,"jump":17592186044416}`, `{"era":1e1,"begun_ms":7,"jump":17592186044416}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := metadata.DecodeEra(b)
+		if err != nil {
+			if !errors.Is(err, metadata.ErrCorrupt) {
+				t.Fatalf("untyped error %v", err)
+			}
+			return
+		}
+		if e.Version() < metadata.VersionStep {
+			t.Fatalf("the versions of %+v begin at %d", e, e.Version())
+		}
+		written, err := metadata.EncodeEra(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := metadata.DecodeEra(written); err != nil || again != e {
+			t.Fatalf("%+v is %+v, %v after it was written", e, again, err)
+		}
+	})
 }
 
 func TestCuts(t *testing.T) {
