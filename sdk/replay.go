@@ -151,14 +151,17 @@ func (r *Replay) resume(c *ReplayCheckpoint) error {
 	for p := range r.ends {
 		r.starts[p], r.positions[p], r.ends[p] = 0, 0, 0
 	}
-	seen := map[int]bool{}
-	for _, p := range c.Positions {
-		if p.Partition < 0 || p.Partition >= len(latest) || seen[p.Partition] || p.Start < 0 || p.Next < p.Start || p.End < p.Next || p.End > latest[p.Partition] {
-			return &FieldError{Topic: r.topic.Name, Partition: p.Partition, Field: "checkpoint", Value: fmt.Sprintf("start %d, next %d, end %d", p.Start, p.Next, p.End),
-				Valid: "one position for each partition, ascending, up to its end in the log"}
+	bad := func(p int, value string) error {
+		return &FieldError{Topic: r.topic.Name, Partition: p, Field: "checkpoint", Value: value, Valid: "one position for each partition, ascending from 0, up to its end in the log"}
+	}
+	if len(c.Positions) == 0 {
+		return bad(0, "no positions")
+	}
+	for i, p := range c.Positions {
+		if p.Partition != i || i >= len(latest) || p.Start < 0 || p.Next < p.Start || p.End < p.Next || p.End > latest[i] {
+			return bad(p.Partition, fmt.Sprintf("start %d, next %d, end %d", p.Start, p.Next, p.End))
 		}
-		seen[p.Partition] = true
-		r.starts[p.Partition], r.positions[p.Partition], r.ends[p.Partition] = p.Start, p.Next, p.End
+		r.starts[i], r.positions[i], r.ends[i] = p.Start, p.Next, p.End
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -215,6 +216,8 @@ func TestReplayRefuses(t *testing.T) {
 		"buffer":             {"t", sdk.ReplayBuffer(0), sdk.ErrInvalid},
 		"another topic":      {"t", c(func(c *sdk.ReplayCheckpoint) { c.TopicID = "000000000000" }), sdk.ErrTopicGone},
 		"partition":          {"t", c(func(c *sdk.ReplayCheckpoint) { c.Positions[1].Partition = 2 }), sdk.ErrInvalid},
+		"no positions":       {"t", c(func(c *sdk.ReplayCheckpoint) { c.Positions = nil }), sdk.ErrInvalid},
+		"one left out":       {"t", c(func(c *sdk.ReplayCheckpoint) { c.Positions = c.Positions[1:] }), sdk.ErrInvalid},
 		"partition twice":    {"t", c(func(c *sdk.ReplayCheckpoint) { c.Positions[1].Partition = 0 }), sdk.ErrInvalid},
 		"past the end":       {"t", c(func(c *sdk.ReplayCheckpoint) { c.Positions[1].End = 21 }), sdk.ErrInvalid},
 		"next after the end": {"t", c(func(c *sdk.ReplayCheckpoint) { c.Positions[1].Next = 21 }), sdk.ErrInvalid},
@@ -228,6 +231,47 @@ func TestReplayRefuses(t *testing.T) {
 	if err := good.Run(b.ctx, func(context.Context, sdk.Fetch) error { return nil }); !errors.Is(err, sdk.ErrClosed) {
 		t.Errorf("of a closed log: %v", err)
 	}
+}
+
+// A checkpoint of any content is refused with a typed error, or it is where the replay then is.
+func FuzzReplayCheckpoint(f *testing.F) {
+	b := newBench(f)
+	filled(b, 2, 20)
+	fresh, err := b.log.NewReplay(b.ctx, "t")
+	check(f, err)
+	good, err := json.Marshal(fresh.Checkpoint())
+	check(f, err)
+	id := fresh.Checkpoint().TopicID
+	f.Add(good, false)
+	for _, s := range []string{"", "null", "[]", "{}", `{"at":"9999-12-31T23:59:59.999999999-23:59","positions":[null]}`, `{"positions":[{"partition":0,"end":20},{"partition":1,"start":3,"next":7,"end":20}]}`,
+		`{"positions":[{"partition":-1,"start":-9223372036854775808,"next":9223372036854775807,"end":1}]}`, `{"at":1,"positions":{}}`} {
+		f.Add([]byte(s), true)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, named bool) {
+		var c, again sdk.ReplayCheckpoint
+		if json.Unmarshal(body, &c) != nil {
+			return
+		}
+		written, err := json.Marshal(c)
+		check(t, err)
+		check(t, json.Unmarshal(written, &again))
+		if !again.At.Equal(c.At) || again.Topic != c.Topic || again.TopicID != c.TopicID || !slices.Equal(again.Positions, c.Positions) {
+			t.Fatalf("%+v is %+v after it was written", c, again)
+		}
+		if named { // so that what lies behind the names is reached
+			c.Topic, c.TopicID = "t", id
+		}
+		r, err := b.log.NewReplay(b.ctx, "t", sdk.ReplayResume(c))
+		if err != nil {
+			if !errors.Is(err, sdk.ErrInvalid) && !errors.Is(err, sdk.ErrTopicGone) {
+				t.Fatalf("untyped error %v", err)
+			}
+			return
+		}
+		if at := r.Checkpoint(); !slices.Equal(at.Positions[:len(c.Positions)], c.Positions) {
+			t.Fatalf("resumed %+v at %+v", c, at)
+		}
+	})
 }
 
 // While a replay's handlers stand, readers and producers of the same process go on, and what the replay has fetched stays in its bounds.
