@@ -116,7 +116,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 	ctx, cancel := r.Env.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	r.Progress("cleaning up")
-	r.written = append(r.written, names(r.meter.put())...)
+	r.written = append(r.written, names(stored(r.meter.put()))...)
 	admin := r.log.Admin()
 	if err := admin.DeleteTopic(ctx, r.topic); err != nil && !errors.Is(err, sdk.ErrUnknownTopic) {
 		return fmt.Errorf("bench: topic %s is left, and its segments: %w", r.topic, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -151,6 +152,45 @@ func TestRead(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+}
+
+// small is a driver whose logs keep segments of up to so many bytes in the table.
+type small struct {
+	sdk.Driver
+	bytes int
+}
+
+func (s small) Open(ctx context.Context, u *url.URL, o sdk.DriverOptions) (sdk.Backend, error) {
+	b, err := s.Driver.Open(ctx, u, o)
+	b.SmallSegments = s.bytes
+	return b, err
+}
+
+// What went to the table as a small segment is no object: it is neither got by raw sides nor deleted.
+func TestSmallSegmentsAreNoObjects(t *testing.T) {
+	w := newWorld(t)
+	limit := 0
+	w.config.Open = func(ctx context.Context, hooks ...sdk.Hook) (*sdk.Log, error) {
+		return sdk.Open(ctx, "mem://", sdk.WithDriver(small{w.memory, limit}), sdk.WithHooks(hooks...))
+	}
+	limit = 60_000 // segments are cut at 65,536, and nine blocks of 64 records are no multiple of that
+	err := w.config.on(t.Context(), func(ctx context.Context, r *run) error {
+		segments, err := r.fill(ctx)
+		if all := r.meter.put(); err != nil || len(segments) == 0 || len(segments) >= len(all) {
+			t.Errorf("%d of %d segments are objects, %v", len(segments), len(all), err)
+		}
+		_, err = r.getRaw(ctx, r.store, r.meter, 1, false, segments, 0)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	w.clean()
+	limit = 256 << 10
+	if _, err := Read(t.Context(), w.config); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "524288 bytes went to the table") {
+		t.Errorf("all in the table: %v", err)
+	}
+	w.clean()
 }
 
 // checkSides checks what does not depend on the machine.

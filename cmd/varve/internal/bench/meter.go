@@ -5,8 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/varvelog/varve/internal/objects"
 	"github.com/varvelog/varve/internal/price"
 	"github.com/varvelog/varve/sdk"
+	"github.com/varvelog/varve/segment"
 	"github.com/varvelog/varve/segment/store"
 )
 
@@ -87,6 +89,14 @@ func (m *meter) put() []object {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.segments)
+}
+
+// stored is those of the segments that are objects: small ones are items of the table.
+func stored(segments []object) []object {
+	return slices.DeleteFunc(segments, func(o object) bool {
+		s, err := objects.Parse(o.name)
+		return err == nil && s.ID.Place() == segment.InTable
+	})
 }
 
 // takeFetches returns how long range reads took since it was called before.

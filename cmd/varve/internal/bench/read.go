@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"time"
@@ -48,7 +49,7 @@ func (r *run) rawGets(objects []object, took *time.Duration) (sides []side) {
 	return sides
 }
 
-// fill writes what is read afterwards, one turn's bytes however long it takes, and returns its segments.
+// fill writes what is read afterwards, one turn's bytes however long it takes, and returns its segments that are objects.
 func (r *run) fill(ctx context.Context) ([]object, error) {
 	r.Progress("writing what will be read")
 	p, err := r.producer()
@@ -59,7 +60,11 @@ func (r *run) fill(ctx context.Context) ([]object, error) {
 	if err := errors.Join(err, p.Close(context.WithoutCancel(ctx))); err != nil {
 		return nil, err
 	}
-	return r.meter.put(), nil
+	segments := stored(r.meter.put())
+	if len(segments) == 0 {
+		return nil, fmt.Errorf("%w: %d bytes went to the table as small segments, and no object is there to be got: measure more", sdk.ErrInvalid, r.TurnBytes)
+	}
+	return segments, nil
 }
 
 // anew runs a turn on the log opened anew: neither side has anything in its caches, nor connections that the other one lacks.
