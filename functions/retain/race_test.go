@@ -3,4 +3,4 @@
 package retain_test
 
 // stride: with the race detector, which makes tests some ten times as slow, one moment of so many.
-const stride = 4
+const stride = 8

@@ -414,7 +414,11 @@ func entriesAt(w *world, first, n int64) (list []metadata.Entry) {
 
 // BR-35: nothing of a deleted topic stays behind because a listing has pages, and its neighbour keeps everything.
 func TestBR35_DeletedTopicsOfSeveralPages(t *testing.T) {
-	for _, n := range []int{1000, 1001, 2501} {
+	sizes := []int{1001, 1000, 2501}
+	if raced {
+		sizes = sizes[:1]
+	}
+	for _, n := range sizes {
 		inBubble(t, func(t *testing.T, w *world) {
 			topic, stays := w.topic("orders", 1, 1), w.topic("orders2", 1, 1)
 			w.fill(n, part{topic, 0, 1})

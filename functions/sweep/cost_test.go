@@ -35,7 +35,7 @@ func (w *world) long(t *metadata.Topic, chunks int) {
 func TestCostIsWhatIsNew(t *testing.T) {
 	var seen []string
 	lengths := []int{50, 200, 1000}
-	if usualStride > 50 {
+	if raced {
 		lengths = lengths[:2]
 	}
 	for _, chunks := range lengths {
@@ -117,7 +117,7 @@ func TestBR44_NoItemGrows(t *testing.T) {
 		return most, items
 	}
 	chunks := 2500
-	if usualStride > 50 {
+	if raced {
 		chunks = 500
 	}
 	short, few := largest(chunks / 10)

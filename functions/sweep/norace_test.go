@@ -2,4 +2,7 @@
 
 package sweep
 
-const usualStride = 37
+const (
+	raced       = false
+	usualStride = 37
+)

@@ -2,4 +2,8 @@
 
 package sweep
 
-const usualStride = 190 // one request for each test: the race detector makes it ten times as slow
+// With the race detector, which makes tests some ten times as slow, one request for each test, and tests of size are smaller. make sim runs them whole.
+const (
+	raced       = true
+	usualStride = 190
+)

@@ -36,11 +36,11 @@ func archive() sim.Scenario {
 			&sim.Job{Name: "sweep0", Skew: sim.SweepSkew, Every: 6 * time.Hour, Luck: 10, Do: sim.Sweep}, &sim.Job{Name: "sweep1", Skew: sim.SweepSkew, Every: 8 * time.Hour, Luck: 10, Do: sim.Sweep})
 		for i := range 2 {
 			cast = append(cast,
-				&sim.Producer{Name: fmt.Sprintf("s%d", i), Topic: "short", Bursts: 30, Lull: 4},
-				&sim.Producer{Name: fmt.Sprintf("k%d", i), Topic: "keyed", Also: []string{"kept"}, Keys: keys, Bursts: 30, Lull: 4})
+				&sim.Producer{Name: fmt.Sprintf("s%d", i), Topic: "short", Bursts: 30 / raceShare, Lull: 4},
+				&sim.Producer{Name: fmt.Sprintf("k%d", i), Topic: "keyed", Also: []string{"kept"}, Keys: keys, Bursts: 30 / raceShare, Lull: 4})
 		}
-		cast = append(cast, &sim.Producer{Name: "p0", Topic: "kept", Also: []string{"short", "both"}, Bursts: 20, Lull: 3, Keys: keys},
-			&sim.Producer{Name: "f0", Topic: "fleeting", Also: []string{"kept"}, Bursts: 20, Lull: 3},
+		cast = append(cast, &sim.Producer{Name: "p0", Topic: "kept", Also: []string{"short", "both"}, Bursts: 20 / raceShare, Lull: 3, Keys: keys},
+			&sim.Producer{Name: "f0", Topic: "fleeting", Also: []string{"kept"}, Bursts: 20 / raceShare, Lull: 3},
 			&sim.Reader{Name: "r0", Topic: "short"}, &sim.Reader{Name: "r1", Topic: "keyed"}, &sim.Reader{Name: "r2", Topic: "kept"},
 			&sim.Replayer{Name: "y0", Topic: "keyed", Every: 5 * time.Hour}, &sim.Replayer{Name: "y1", Topic: "kept", Every: 5 * time.Hour},
 			&sim.Reader{Name: "r3", Topic: "both"},

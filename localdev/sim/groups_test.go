@@ -17,7 +17,7 @@ func groups() sim.Scenario {
 	return sim.Scenario{Topics: []sdk.NewTopic{{Name: "in", Partitions: 3, LaneWidth: 2}, {Name: "out", Partitions: 2, LaneWidth: 1}}, Faults: faults,
 		Checks: sim.Groups, Cast: func() []sim.Actor {
 			return []sim.Actor{
-				&sim.Producer{Name: "w0", Topic: "in", Bursts: 36}, &sim.Producer{Name: "w1", Topic: "in", Bursts: 36},
+				&sim.Producer{Name: "w0", Topic: "in", Bursts: 36 / raceShare}, &sim.Producer{Name: "w1", Topic: "in", Bursts: 36 / raceShare},
 				&sim.Keeper{Name: "k", Topic: "in", Changes: []sdk.Alteration{{Partitions: 4}, {Partitions: 6}}},
 				&sim.Group{Name: "readers", Topic: "in", Least: 3, Most: 8, Timeout: timeout},
 				&sim.Resetter{Name: "resetter", Group: "readers", Times: 3, Forward: true},

@@ -2,4 +2,7 @@
 
 package sim_test
 
-const raced = false
+const (
+	raced     = false
+	raceShare = 1
+)

@@ -15,7 +15,7 @@ func restored() sim.Scenario {
 	plain := sdk.NewTopic{Name: "plain", Partitions: 2, Config: forever}
 	return sim.Scenario{Topics: []sdk.NewTopic{kept, plain}, Faults: sim.Trouble(), Checks: sim.Removed, Removes: true, Whole: 40, Cast: func() []sim.Actor {
 		return []sim.Actor{
-			&sim.Producer{Name: "p0", Topic: "kept", Also: []string{"plain"}, Bursts: 6, Lull: 3},
+			&sim.Producer{Name: "p0", Topic: "kept", Also: []string{"plain"}, Bursts: 6 / raceShare, Lull: 3},
 			&sim.Job{Name: "compact0", Every: time.Hour, Luck: 10, Do: sim.Compact},
 			&sim.Restorer{Name: "z0", Writes: []string{"kept", "plain"}, OneIn: 1},
 		}

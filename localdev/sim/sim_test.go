@@ -34,9 +34,9 @@ func TestMain(m *testing.M) {
 func oneLane() sim.Scenario {
 	return sim.Scenario{Topics: []sdk.NewTopic{{Name: topic, Partitions: 6}}, Faults: sim.Trouble(), Cast: func() (cast []sim.Actor) {
 		for i := range 16 {
-			cast = append(cast, &sim.Producer{Name: fmt.Sprintf("w%d", i), Topic: topic, Bursts: 32, Reads: i%8 == 0})
+			cast = append(cast, &sim.Producer{Name: fmt.Sprintf("w%d", i), Topic: topic, Bursts: 32 / raceShare, Reads: i%8 == 0})
 		}
-		return append(cast, &sim.Callers{Name: "q", Topic: topic, Clients: 18, Gateways: 3, Requests: 6},
+		return append(cast, &sim.Callers{Name: "q", Topic: topic, Clients: 18, Gateways: 3, Requests: 6 / raceShare},
 			keeper("86400000", "604800000"), &sim.Reader{Name: "r0", Topic: topic}, &sim.Reader{Name: "r1", Topic: topic})
 	}}
 }
@@ -104,6 +104,7 @@ func simulate(t *testing.T, s sim.Scenario, few, commitsAtLeast int64, branches 
 		if raced {
 			n = 1
 		}
+		commitsAtLeast /= raceShare
 	}
 	if *oneSeed != 0 {
 		first, n = *oneSeed, 1

@@ -1,0 +1,6 @@
+//go:build race
+
+package embedded
+
+// raced: with the race detector, which makes a process several times slower, fewer of them are killed.
+const raced = true
