@@ -5,8 +5,8 @@
 // within five minutes, by the deduplication id (topic id, partition, offset).
 //
 // Order. To a FIFO queue nothing of a partition is sent while a record before it is not acknowledged, so the records of a key, which are a message group, are in the
-// queue in their order; a request takes one record from each of up to ten partitions. A standard queue has no order, and a request takes up to ten records of a
-// partition; those behind them wait until all of them are acknowledged.
+// queue in their order; a request takes one record from each of up to ten partitions. A standard queue has no order: a request takes up to ten records of a
+// partition, and up to eight requests are under way at a time; what is behind them waits until all of them are acknowledged.
 //
 // A record that the queue refuses again and again is dead-lettered, once: its append and the commit behind it are one transaction of the log's table. It is then
 // gone on behind it. Without a topic for that the partition stops there, and so does every later run, until somebody has made room: a queue that silently lacks records would be
@@ -127,7 +127,7 @@ func (e *StoppedError) Unwrap() error { return e.Err }
 //
 // The error joins a *StoppedError for each partition that does not go on, and what kept the others from it. ErrDenied is a queue that takes nothing.
 func Run(ctx context.Context, log *sdk.Log, q Queue, o Options) (*Report, error) {
-	r := &run{log: log, queue: q, o: o, report: &Report{}, ids: map[string]string{}, stops: map[sdk.TopicPartition]error{}, offsets: map[sdk.TopicPartition]sdk.CommitOffset{}}
+	r := &run{log: log, queue: q, o: o, report: &Report{}, atOnce: 1, ids: map[string]string{}, stops: map[sdk.TopicPartition]error{}, offsets: map[sdk.TopicPartition]sdk.CommitOffset{}}
 	if err := r.o.complete(); err != nil {
 		return r.report, err
 	}
@@ -148,6 +148,7 @@ type run struct {
 	consumer *sdk.Consumer
 	producer *sdk.Producer
 	maxBytes int
+	atOnce   int // requests
 
 	ids     map[string]string // of topics, by name
 	stops   map[sdk.TopicPartition]error

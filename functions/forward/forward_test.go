@@ -111,7 +111,9 @@ func TestSendsWhatThereIs(t *testing.T) {
 			if got := f.values(); !slices.Equal(sorted(got), want) {
 				t.Errorf("sent %v", got)
 			}
-			inOrder(t, f.values())
+			if fifo {
+				inOrder(t, f.values())
+			}
 			if want := map[bool]int{false: 24, true: 50}[fifo]; f.n > want { // ten of any partition in a request, or one of each of four
 				t.Errorf("fifo %v: %d requests of %v", fifo, f.n, f.sizes)
 			}
@@ -274,6 +276,95 @@ func TestBR50_StandardQueue(t *testing.T) {
 	})
 }
 
+// side is a queue that takes its time, and watches what is under way at once.
+type side struct {
+	forward.Queue
+	mu     sync.Mutex
+	now    map[string]int // requests under way, and messages of each group
+	most   int            // requests
+	groups bool           // two messages of a group were under way at once
+}
+
+func (s *side) Send(ctx context.Context, all []forward.Message) ([]error, error) {
+	s.count(all, 1)
+	defer s.count(all, -1)
+	time.Sleep(50 * time.Millisecond)
+	return s.Queue.Send(ctx, all)
+}
+
+func (s *side) count(all []forward.Message, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now[""] += by
+	s.most = max(s.most, s.now[""])
+	for _, m := range all {
+		if m.Group != "" {
+			s.now[m.Group] += by
+			s.groups = s.groups || s.now[m.Group] > 1
+		}
+	}
+}
+
+// Requests with records of one partition are under way side by side to a standard queue; to a FIFO queue one record of a partition is. Requests fail meanwhile, some of them
+// applied: everything is sent, and to a FIFO queue once and in order.
+func TestSideBySide(t *testing.T) {
+	for _, fifo := range []bool{false, true} {
+		for _, fault := range []string{"", "dropped", "lost", "500", "half an answer"} {
+			test(t, func(t *testing.T, b *bench) {
+				n := map[bool]int{false: 400, true: 60}[fifo]
+				want := b.produce(1, n)
+				f := &fakeSQS{fifo: fifo, befalls: func(n int) string {
+					if n%9 == 0 {
+						return fault
+					}
+					return ""
+				}}
+				s := &side{Queue: f.queue(), now: map[string]int{}}
+				r, err := forward.Run(t.Context(), b.log, s, forward.Options{Group: "g", Topics: []string{"t"}, Env: env.System()})
+				if err != nil || r.Sent != int64(n) || r.Requests != int64(f.n) {
+					t.Errorf("%+v, %v, %d requests", r, err, f.n)
+				}
+				got := f.values()
+				if fifo {
+					inOrder(t, got)
+				} else if got = slices.Compact(sorted(got)); fault == "" && s.most != 8 || s.most < 4 {
+					t.Errorf("%q: %d requests at once", fault, s.most)
+				}
+				if !slices.Equal(got, want) || fifo && (s.groups || s.most != 1) {
+					t.Errorf("fifo %v, %q: %d of %d sent, %d requests at once", fifo, fault, len(got), len(want), s.most)
+				}
+				if got := b.committed()[0]; got != int64(n) {
+					t.Errorf("committed %d", got)
+				}
+			})
+		}
+	}
+}
+
+// One record of a partition is never acknowledged, while those around it in requests side by side are: the commit stops at it, whatever is behind it, and the next run
+// begins there.
+func TestSideBySideCommitsWhatHasNoHole(t *testing.T) {
+	for _, refusal := range []string{"InternalError", "InvalidMessageContents"} {
+		test(t, func(t *testing.T, b *bench) {
+			want := b.produce(1, 400)
+			f := &fakeSQS{refuses: func(body string) string {
+				if strings.Contains(body, `"offset":150,`) {
+					return refusal
+				}
+				return ""
+			}}
+			r, _ := b.run(f, forward.Options{Attempts: 1 << 20, Within: 20 * time.Second})
+			if got := b.committed()[0]; got != 150 || r.Sent <= 160 || r.Sent >= 400 || r.Done {
+				t.Errorf("%s: committed %d, %+v", refusal, got, r)
+			}
+			f.refuses, f.accepted = nil, nil
+			if r, err := b.run(f, forward.Options{}); err != nil || r.Sent != 250 || !slices.Equal(sorted(f.values()), want[150:]) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
 // An answer that names a message which was not sent, or not every message, says nothing: the whole batch goes again, and the position has not moved.
 func TestBR50_OddAnswers(t *testing.T) {
 	for _, odd := range []string{"odd answer", "half an answer"} {
@@ -433,19 +524,9 @@ func TestTooLarge(t *testing.T) {
 func TestARequestThatIsRefused(t *testing.T) {
 	test(t, func(t *testing.T, b *bench) {
 		b.produce(1, 5)
-		f := &fakeSQS{}
-		alone := 0
-		f.befalls = func(n int) string {
-			if f.sizes[n-1] > 1 {
-				return "invalid"
-			}
-			if alone++; alone == 3 || alone == 4 { // the third one, twice
-				return "invalid"
-			}
-			return ""
-		}
+		f := &fakeSQS{spoils: func(body string) bool { return strings.Contains(body, "0 002") }}
 		r, err := b.run(f, forward.Options{DeadLetters: "dead", Attempts: 2})
-		if err != nil || r.Sent != 4 || r.Dead != 1 {
+		if err != nil || r.Sent != 4 || r.Dead != 1 || r.Requests != 1+5+1 {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if dead := b.Values(b.log, "dead")[0]; !slices.Equal(dead, []string{"0 002"}) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/varvelog/varve/sdk"
@@ -30,6 +31,7 @@ type item struct {
 	record   sdk.Record
 	message  Message
 	refusals int
+	under    bool // way: it is in a request of this turn
 	alone    bool // it was in a request that was refused as a whole: it is sent alone
 }
 
@@ -39,6 +41,9 @@ const (
 	longestPause = 10 * time.Second
 	sendTimeout  = 10 * time.Second
 )
+
+// mostAtOnce is how many requests are under way at a time. It begins with one, also after a failure, and doubles with each turn that goes well.
+const mostAtOnce = 8
 
 // send sends what a Poll has brought, all of it unless ctx ends, and commits how far it came.
 func (r *run) send(ctx context.Context, fetches []sdk.Fetch) error {
@@ -52,19 +57,20 @@ func (r *run) send(ctx context.Context, fetches []sdk.Fetch) error {
 	var failed error
 	outage := 0
 	for failed == nil && ctx.Err() == nil {
-		batch, wait := r.take(ctx, lines)
-		if len(batch) == 0 && wait == 0 {
+		batches, wait := r.turn(ctx, lines)
+		if len(batches) == 0 && wait == 0 {
 			break
 		}
-		if len(batch) == 0 {
+		if len(batches) == 0 {
 			r.o.Env.Sleep(ctx, wait)
 			continue
 		}
 		var err error
-		if err = r.attempt(ctx, batch); err == nil {
-			outage = 0
+		if err = r.attempt(ctx, batches); err == nil {
+			outage, r.atOnce = 0, min(2*r.atOnce, mostAtOnce)
 			continue
 		}
+		r.atOnce = 1
 		if errors.Is(err, ErrDenied) {
 			failed = err
 			break
@@ -92,9 +98,27 @@ type place struct {
 	item *item
 }
 
+// turn takes the batches that are sent side by side. Without any it says how long to wait for one; 0: there is nothing left.
+func (r *run) turn(ctx context.Context, lines []*line) (batches [][]place, wait time.Duration) {
+	for len(batches) < r.atOnce {
+		batch, wait := r.take(ctx, lines)
+		if len(batch) == 0 && len(batches) == 0 {
+			return nil, wait
+		}
+		if len(batch) == 0 {
+			break
+		}
+		for _, p := range batch {
+			p.item.under = true
+		}
+		batches = append(batches, batch)
+	}
+	return batches, 0
+}
+
 // take takes the next batch. Without one it says how long to wait for it; 0: there is nothing left.
 func (r *run) take(ctx context.Context, lines []*line) (batch []place, wait time.Duration) {
-	perLine := MaxBatch
+	perLine := MaxBatch * r.atOnce
 	if r.queue.FIFO() {
 		perLine = 1
 	}
@@ -113,6 +137,9 @@ func (r *run) take(ctx context.Context, lines []*line) (batch []place, wait time
 			wait = l.due - now
 		}
 		for _, it := range l.pending {
+			if it.under {
+				continue
+			}
 			full := len(batch) == MaxBatch || len(batch) > 0 && (bytes+len(it.message.Body) > r.maxBytes || it.alone)
 			if l.over || full {
 				break
@@ -196,26 +223,55 @@ func (l *line) finish(it *item) {
 	l.settle()
 }
 
-// attempt sends a batch once. Its error is the whole request's.
-func (r *run) attempt(ctx context.Context, batch []place) error {
+// answer is what the queue says to a batch.
+type answer struct {
+	refused []error
+	err     error // the whole request's
+}
+
+// attempt sends batches once, side by side, and settles what became of them when all have been answered. Its error is that of whole requests.
+func (r *run) attempt(ctx context.Context, batches [][]place) (failed error) {
+	answers := make([]answer, len(batches))
+	var requests sync.WaitGroup
+	for i, batch := range batches {
+		requests.Go(func() { answers[i] = r.request(ctx, batch) })
+	}
+	requests.Wait()
+	r.report.Requests += int64(len(batches))
+	for i, batch := range batches {
+		failed = errors.Join(failed, r.settle(ctx, batch, answers[i]))
+	}
+	return failed
+}
+
+// request sends a batch once. It runs beside others, and changes nothing.
+func (r *run) request(ctx context.Context, batch []place) (a answer) {
 	messages := make([]Message, len(batch))
 	for i, p := range batch {
 		messages[i] = p.item.message
 	}
 	limited, cancel := r.o.Env.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	r.report.Requests++
-	refused, err := r.queue.Send(limited, messages)
+	a.refused, a.err = r.queue.Send(limited, messages)
+	return a
+}
+
+// settle does what an answer says.
+func (r *run) settle(ctx context.Context, batch []place, a answer) error {
+	for _, p := range batch {
+		p.item.under = false
+	}
+	refused := a.refused
 	switch {
-	case errors.Is(err, ErrRefused) && len(batch) > 1: // because of which?
+	case errors.Is(a.err, ErrRefused) && len(batch) > 1: // because of which?
 		for _, p := range batch {
 			p.item.alone = true
 		}
 		return nil
-	case errors.Is(err, ErrRefused):
-		refused = []error{err}
-	case err != nil:
-		return err
+	case errors.Is(a.err, ErrRefused):
+		refused = []error{a.err}
+	case a.err != nil:
+		return a.err
 	case len(refused) != len(batch):
 		return fmt.Errorf("%d answers to %d messages", len(refused), len(batch))
 	}

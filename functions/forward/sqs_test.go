@@ -24,11 +24,13 @@ type fakeSQS struct {
 	fifo bool
 	max  int // bytes of a message; 0: 262144
 
-	// befalls says what becomes of the n-th request, from 1: "", "dropped", "lost" (applied, no answer), "500", "throttled", "denied", "invalid", "odd answer",
-	// "half an answer".
+	// befalls says what becomes of the n-th request, from 1: "", "dropped", "lost" (applied, no answer), "500", "throttled", "denied", "odd answer",
+	// "half an answer". Requests are under way side by side.
 	befalls func(n int) string
 	// refuses says why a message is refused by itself, "" not.
 	refuses func(body string) string
+	// spoils tells whether a request with this message is refused as a whole.
+	spoils func(body string) bool
 
 	mu       sync.Mutex
 	n        int
@@ -102,12 +104,13 @@ func (f *fakeSQS) Do(r *http.Request) (*http.Response, error) {
 	case "denied":
 		return fail(403, "AccessDenied")
 	}
-	total, ids := 0, map[string]bool{}
+	total, ids, spoilt := 0, map[string]bool{}, false
 	for _, e := range in.Entries {
 		total += len(e.MessageBody)
 		ids[e.Id] = true
+		spoilt = spoilt || f.spoils != nil && f.spoils(e.MessageBody)
 	}
-	if total > max || len(in.Entries) > 10 || len(in.Entries) == 0 || len(ids) != len(in.Entries) || what == "invalid" {
+	if total > max || len(in.Entries) > 10 || len(in.Entries) == 0 || len(ids) != len(in.Entries) || spoilt {
 		return fail(400, "InvalidParameterValue")
 	}
 	result := f.take(in.Entries)
