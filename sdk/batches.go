@@ -406,15 +406,16 @@ func pieceSize(onTheWay bool, room int) int64 {
 func (r *BatchReader) piece(ctx context.Context, e walk.Extent, at, atMost int64) ([]byte, error) {
 	alone := byteRange{objectOf(e), e.Start + at, min(e.Bytes-at, atMost)}
 	if !e.Archived() && e.LaneLength <= wholeBytes {
-		b, _, err := r.log.fetcher.read(ctx, byteRange{objectOf(e), e.LaneStart, e.LaneLength}, 1, nil)
+		got, _, err := r.log.fetcher.read(ctx, byteRange{objectOf(e), e.LaneStart, e.LaneLength}, 1, nil)
 		if !errors.Is(err, store.ErrShort) {
 			if err != nil {
 				return nil, err
 			}
-			return b[e.Start+at-e.LaneStart:][: e.Bytes-at : e.Bytes-at], nil
+			return got.bytes[e.Start+at-e.LaneStart:][: e.Bytes-at : e.Bytes-at], nil
 		}
 	}
-	return r.log.fetcher.get(ctx, alone, 1, nil)
+	got, err := r.log.fetcher.get(ctx, alone, 1, nil)
+	return got.bytes, err
 }
 
 // mark is the last place before the offset that is remembered of the extent, or its beginning.
@@ -537,7 +538,9 @@ func (r *BatchReader) link(ctx context.Context, x *Links, e walk.Extent) (err er
 	if e.Count > 0 {
 		l := Linked{Base: e.Base, End: e.End, Bytes: e.Bytes, Relative: !e.Archived()}
 		if e.ID.Place() == segment.InTable {
-			l.Inline, err = r.log.fetcher.get(ctx, byteRange{objectOf(e), e.Start, e.Bytes}, 1, nil)
+			var got summed
+			got, err = r.log.fetcher.get(ctx, byteRange{objectOf(e), e.Start, e.Bytes}, 1, nil)
+			l.Inline = got.bytes
 		} else {
 			l.Link, err = r.log.presigner.PresignGet(ctx, objectOf(e).Name(), e.Start, e.Bytes, store.MaxLinkLifetime)
 		}

@@ -38,7 +38,7 @@ func decodeBase(e walk.Extent) int64 {
 	return e.Base
 }
 
-// An archive extent is read in ranges of an eighth of the reader's buffer, within these bounds.
+// An archive extent is read in ranges of a quarter of the reader's buffer, within these bounds.
 const (
 	minRange = 64 << 10
 	maxRange = 8 << 20

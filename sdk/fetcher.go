@@ -8,6 +8,7 @@ import (
 
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/internal/objects"
+	"github.com/varvelog/varve/segment"
 )
 
 const (
@@ -23,6 +24,12 @@ const (
 type byteRange struct {
 	segment objects.Segment
 	off, n  int64
+}
+
+// summed is bytes, and the checksums of their blocks, which were taken while they came.
+type summed struct {
+	bytes []byte
+	segment.Sums
 }
 
 // fetcher reads ranges of segments for all readers of a log. Small ranges are read once for all who ask for them within a short time.
@@ -41,7 +48,7 @@ type fetcher struct {
 type sharedRange struct {
 	byteRange
 	ready  chan struct{}
-	bytes  []byte
+	got    summed
 	err    error
 	gaveUp bool // the one who read it: that is no answer for others
 }
@@ -52,43 +59,43 @@ func newFetcher(o *objects.Reader, e env.Env, hs hooks) *fetcher {
 
 // read reads a range for that many extents: a small one for all who want it, a large one into dst's memory where it has room. Bytes that are
 // shared must not be changed.
-func (f *fetcher) read(ctx context.Context, r byteRange, extents int, dst []byte) (b []byte, shared bool, err error) {
+func (f *fetcher) read(ctx context.Context, r byteRange, extents int, dst []byte) (got summed, shared bool, err error) {
 	if r.n <= wholeBytes {
-		b, err = f.share(ctx, r, extents)
-		return b, true, err
+		got, err = f.share(ctx, r, extents)
+		return got, true, err
 	}
-	b, err = f.get(ctx, r, extents, dst)
-	return b, false, err
+	got, err = f.get(ctx, r, extents, dst)
+	return got, false, err
 }
 
-func (f *fetcher) get(ctx context.Context, r byteRange, extents int, dst []byte) ([]byte, error) {
+func (f *fetcher) get(ctx context.Context, r byteRange, extents int, dst []byte) (got summed, err error) {
 	start := f.env.Mono()
-	b, err := f.objects.Get(ctx, r.segment, r.off, r.n, dst)
-	e := FetchEvent{Object: r.segment.Name(), Extents: extents, Bytes: len(b), Duration: f.env.Mono() - start, Err: err}
+	got.bytes, err = f.objects.GetStream(ctx, r.segment, r.off, r.n, dst, got.Add)
+	e := FetchEvent{Object: r.segment.Name(), Extents: extents, Bytes: len(got.bytes), Duration: f.env.Mono() - start, Err: err}
 	fire(f.hooks, func(h FetchHook) { h.OnFetch(e) })
-	return b, err
+	return got, err
 }
 
 // share reads the range, or takes it from somebody who did.
-func (f *fetcher) share(ctx context.Context, r byteRange, extents int) ([]byte, error) {
+func (f *fetcher) share(ctx context.Context, r byteRange, extents int) (summed, error) {
 	for {
 		s, mine := f.claim(r)
 		if mine {
-			s.bytes, s.err = f.get(ctx, r, extents, nil)
+			s.got, s.err = f.get(ctx, r, extents, nil)
 			if s.err != nil {
 				s.gaveUp = ctx.Err() != nil
 				f.drop(s)
 			}
 			close(s.ready)
-			return s.bytes, s.err
+			return s.got, s.err
 		}
 		select {
 		case <-s.ready:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return summed{}, context.Cause(ctx)
 		}
 		if !s.gaveUp {
-			return s.bytes, s.err
+			return s.got, s.err
 		}
 	}
 }

@@ -131,13 +131,13 @@ func (l *Log) searchExtent(ctx context.Context, t *metadata.Topic, partition int
 	split := newSplitter(e)
 	for read := int64(0); read < e.Bytes; {
 		r := wanted(e, read, maxRange)
-		b, _, err := l.fetcher.read(ctx, r, 1, nil)
+		got, _, err := l.fetcher.read(ctx, r, 1, nil)
 		if errors.Is(err, store.ErrNotExist) {
 			return 0, false, err
 		} else if err != nil {
 			return 0, false, l.readError(ctx, t, partition, e, err)
 		}
-		b = b[e.Start+read-r.off:]
+		b := got.bytes[e.Start+read-r.off:]
 		if !e.Archived() {
 			b = b[:e.Bytes]
 			if err := checkExtent(b, e); err != nil {

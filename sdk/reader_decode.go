@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 	"unsafe"
@@ -25,7 +26,7 @@ func (r *Reader) decode(p *part, c *delivery) {
 		return
 	}
 	if c.split.next > c.from {
-		r.decoder.SumChecked = c.piece.sound
+		r.decoder.SumChecked = c.piece.sound(batch, len(c.split.rest))
 		c.array, err = r.decoder.Decode(batch, decodeBase(c.split.extent), r.spare[:0])
 		r.spare = nil
 	}
@@ -112,16 +113,25 @@ func (m *recycler) spend(b []byte) {
 	}
 }
 
-// buffer is a buffer of n bytes or more, nil if there is none.
+// buffer is a buffer of n bytes or more, nil if there is none. What is more than twice as large is left for others.
 func (m *recycler) buffer(n int64) []byte {
 	for i := len(m.free) - 1; i >= 0; i-- { // what was let go last may still be in the processor's cache
 		b := m.free[i]
-		if int64(cap(b)) >= n {
+		if size := int64(cap(b)); size >= n && size/2 <= n {
 			m.free = slices.Delete(m.free, i, i+1)
 			return b
 		}
 	}
 	return nil
+}
+
+// fresh is a new buffer of n bytes and up to a quarter more, so that spans that are not quite alike can use each other's; nil if nobody will.
+func (m *recycler) fresh(n int64) []byte {
+	if !m.on {
+		return nil
+	}
+	step := int64(1) << bits.Len64(uint64(n)) >> 3
+	return make([]byte, 0, (n/step+1)*step)
 }
 
 // records makes room for n more records.

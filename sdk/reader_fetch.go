@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/varvelog/varve/metadata/walk"
-	"github.com/varvelog/varve/segment"
 	"github.com/varvelog/varve/segment/store"
 )
 
@@ -112,16 +111,19 @@ func (g *growth) add(r byteRange) bool {
 
 // get reads a span and hands its pieces their bytes.
 func (r *Reader) get(ctx context.Context, s *span, buffer []byte, parts []*part, pieces []*piece) {
-	b, shared, err := r.log.fetcher.read(ctx, s.byteRange, len(pieces), buffer)
+	if buffer == nil && s.n > wholeBytes {
+		buffer = r.memory.fresh(s.n)
+	}
+	got, shared, err := r.log.fetcher.read(ctx, s.byteRange, len(pieces), buffer)
 	results := make([]result, len(pieces))
 	for i, piece := range pieces {
-		results[i] = r.examine(ctx, parts[i], piece, s.byteRange, b, err)
+		results[i] = r.examine(ctx, parts[i], piece, s.byteRange, got, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.getting--
 	if !shared {
-		s.buffer = b
+		s.buffer = got.bytes
 	}
 	for i, piece := range pieces {
 		r.settle(parts[i], piece, results[i])
@@ -135,8 +137,8 @@ func (r *Reader) get(ctx context.Context, s *span, buffer []byte, parts []*part,
 
 // result is what became of a piece: its bytes, an error, or other extents that hold its records now.
 type result struct {
-	bytes   []byte
-	sound   bool
+	in      summed
+	at      int // where the piece's bytes begin in those
 	err     error
 	extents []walk.Extent
 	next    walk.Cursor
@@ -144,23 +146,23 @@ type result struct {
 
 // examine checks a piece's bytes, cut from a range that was read. Whatever went wrong is looked into once more for this piece alone: an object that is
 // too short for the range may still hold the piece, one that is gone may have been replaced.
-func (r *Reader) examine(ctx context.Context, p *part, piece *piece, in byteRange, b []byte, err error) result {
+func (r *Reader) examine(ctx context.Context, p *part, piece *piece, in byteRange, got summed, err error) result {
 	e := piece.extent
 	alone := byteRange{in.segment, e.Start + piece.start, piece.n}
 	if errors.Is(err, store.ErrShort) && in != alone {
 		in = alone
-		b, err = r.log.fetcher.get(ctx, in, 1, nil)
+		got, err = r.log.fetcher.get(ctx, in, 1, nil)
 	}
 	switch {
 	case err == nil:
-		b = b[alone.off-in.off:][:alone.n:alone.n]
+		x := result{in: got, at: int(alone.off - in.off)}
 		if e.Archived() { // Poll checks it: where in the range a batch begins is not known before
-			return result{bytes: b}
+			return x
 		}
-		if err := checkExtent(b, e); err != nil {
+		if err := checkExtent(got.bytes[x.at:][:piece.n], e); err != nil {
 			return result{err: r.damaged(p, e, err)}
 		}
-		return result{bytes: b, sound: soundBatches(b)}
+		return x
 	case errors.Is(err, store.ErrShort):
 		return result{err: r.damaged(p, e, err)}
 	case errors.Is(err, store.ErrNotExist):
@@ -171,19 +173,6 @@ func (r *Reader) examine(ctx context.Context, p *part, piece *piece, in byteRang
 		return result{err: r.log.readError(ctx, r.topic, p.id, e, err)}
 	}
 	return result{err: r.log.readError(ctx, r.topic, p.id, e, err)}
-}
-
-// soundBatches tells whether all batches have their checksums. That is found out here since requests run in parallel and Poll does not; what is not
-// sound Decode looks at once more, and says where.
-func soundBatches(b []byte) bool {
-	for len(b) > 0 {
-		batch, rest, err := segment.SplitBatch(b)
-		if err != nil || !segment.Sound(batch) {
-			return false
-		}
-		b = rest
-	}
-	return true
 }
 
 func (r *Reader) damaged(p *part, e walk.Extent, err error) error {
@@ -202,10 +191,12 @@ func (r *Reader) settle(p *part, piece *piece, x result) {
 	case x.extents != nil:
 		r.replace(p, piece, x)
 	default:
-		piece.bytes, piece.sound, piece.err, piece.done = x.bytes, x.sound, x.err, true
+		piece.err, piece.done = x.err, true
 		if x.err != nil {
 			r.release(piece)
+			return
 		}
+		piece.in, piece.at, piece.bytes = x.in, x.at, x.in.bytes[x.at:][:piece.n:piece.n]
 	}
 }
 

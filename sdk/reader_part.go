@@ -54,9 +54,17 @@ type piece struct {
 	from   int64 // the first offset that is wanted
 	span   *span // whose bytes it needs; nil when it does not any more, or never did
 	done   bool
-	bytes  []byte // once done
-	sound  bool   // once done: the checksums of all batches have been compared
+	in     summed // once done: what was got by the request
+	at     int    // once done: where in that the piece's own bytes begin
+	bytes  []byte // once done: those
 	err    error  // once done
+}
+
+// sound tells whether a batch, which was cut off the piece and after which left bytes of it are left, is known to have the checksum that it says. It is
+// not of one that was put together from two pieces.
+func (p *piece) sound(batch []byte, left int) bool {
+	at := p.at + len(p.bytes) - left - len(batch)
+	return at >= p.at && &p.in.bytes[at] == &batch[0] && p.in.Sound(p.in.bytes, at, at+len(batch))
 }
 
 // span is a range of a segment that one request reads.
@@ -146,7 +154,7 @@ func (p *part) enter() {
 
 // next is the range to read for the part's next piece. mu is held.
 func (r *Reader) next(p *part) byteRange {
-	return wanted(p.known[0], p.taken, max(min(int64(r.config.bufferBytes)/8, maxRange), minRange))
+	return wanted(p.known[0], p.taken, max(min(int64(r.config.bufferBytes)/4, maxRange), minRange))
 }
 
 // take moves the next of known to the queue, or as much of it as the range has, to be read with the span. mu is held.

@@ -226,7 +226,7 @@ func (s *remoteSource) enqueue(q question, a *partAnswer, sp *span) {
 	if a.run.count > 0 && a.run.base < e.Base {
 		e.Base = a.run.base
 	}
-	x := &piece{extent: e, first: &passed{next: e.Base}, n: e.Bytes, from: q.offset, done: true, bytes: a.bytes, sound: a.run.sound}
+	x := &piece{extent: e, first: &passed{next: e.Base}, n: e.Bytes, from: q.offset, done: true, bytes: a.bytes, in: a.summed}
 	if e.Bytes > 0 {
 		x.span = sp
 		sp.wanted++
@@ -238,7 +238,7 @@ func (s *remoteSource) enqueue(q question, a *partAnswer, sp *span) {
 
 // partAnswer is what was answered for a partition.
 type partAnswer struct {
-	bytes            []byte
+	summed
 	run              run
 	next, start, end int64
 }
@@ -306,6 +306,7 @@ func readFetched(r *reply, offsets map[int]int64) (map[int]*partAnswer, error) {
 		return bad("%v", err)
 	}
 	for p, a := range answers {
+		a.Add(a.bytes)
 		if a.run, err = follow(a.bytes); err != nil {
 			return bad("partition %d: %v", p, err)
 		}

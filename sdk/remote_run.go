@@ -6,16 +6,15 @@ import (
 	"github.com/varvelog/varve/segment"
 )
 
-// run is what the batches of a frame hold: offsets, records, and whether all checksums are right.
+// run is what the batches of a frame hold: offsets and records.
 type run struct {
 	base, next int64
 	count      int64
-	sound      bool
 }
 
 // follow goes over the headers of batches with absolute offsets, which must ascend.
 func follow(b []byte) (run, error) {
-	r := run{base: -1, sound: true}
+	r := run{base: -1}
 	for len(b) > 0 {
 		batch, rest, err := segment.SplitBatch(b)
 		if err != nil {
@@ -33,7 +32,6 @@ func follow(b []byte) (run, error) {
 		}
 		r.next = h.BaseOffset + int64(h.LastOffsetDelta) + 1
 		r.count += int64(h.Count)
-		r.sound = r.sound && segment.Sound(batch)
 		b = rest
 	}
 	return r, nil

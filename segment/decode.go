@@ -15,7 +15,7 @@ type Decoder struct {
 	// before are then overwritten. Without it they stay valid for ever, in memory of their batch's own.
 	// Either way the keys and values of an uncompressed batch point into the bytes that Decode was given.
 	Reuse bool
-	// SumChecked says that Sound was true of what Decode is given, which then does not look at checksums.
+	// SumChecked says that what Decode is given is known to be sound, as by Sums: Decode then does not look at the checksum.
 	SumChecked bool
 
 	inflater inflater
@@ -70,9 +70,6 @@ func (d *Decoder) records(h *BatchHeader, body []byte, base int64, dst []Record)
 	}
 	return dst, nil
 }
-
-// Sound tells whether a whole batch has the checksum that it says.
-func Sound(batch []byte) bool { return CheckSum(batch) == nil }
 
 // CheckSum is nil for a whole batch that has the checksum that it says, else a *FormatError.
 func CheckSum(batch []byte) error {

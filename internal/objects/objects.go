@@ -78,8 +78,13 @@ func NewReader(bucket store.Getter, table Table) *Reader { return &Reader{bucket
 // store.ErrShort, and store.ErrNotExist for a segment that is not there, be it no object or no item. Other errors are those of the store, or of the table.
 // A segment in the table is read whole, by one strong read, whatever the range.
 func (r *Reader) Get(ctx context.Context, s Segment, off, n int64, dst []byte) ([]byte, error) {
+	return r.GetStream(ctx, s, off, n, dst, nil)
+}
+
+// GetStream is Get, and unless seen is nil it shows what has come of the range, as store.GetStream does.
+func (r *Reader) GetStream(ctx context.Context, s Segment, off, n int64, dst []byte, seen func([]byte)) ([]byte, error) {
 	if s.ID.Place() != segment.InTable {
-		return r.bucket.Get(ctx, s.Name(), off, n, dst)
+		return store.GetStream(ctx, r.bucket, s.Name(), off, n, dst, seen)
 	}
 	b, err := r.small(ctx, store.OpGet, s)
 	if err != nil {
@@ -90,7 +95,10 @@ func (r *Reader) Get(ctx context.Context, s Segment, off, n int64, dst []byte) (
 		return nil, store.Fail(store.OpGet, s.Name(), err)
 	}
 	if b = b[off:end:end]; len(b) <= cap(dst) {
-		return append(dst[:0], b...), nil
+		b = append(dst[:0], b...)
+	}
+	if seen != nil {
+		store.Show(b, seen)
 	}
 	return b, nil
 }

@@ -77,9 +77,13 @@ func (o *observed) PutParts(ctx context.Context, name string, next func() ([]byt
 	return size, err
 }
 
-func (o *observed) Get(ctx context.Context, name string, off, n int64, dst []byte) (got []byte, err error) {
+func (o *observed) Get(ctx context.Context, name string, off, n int64, dst []byte) ([]byte, error) {
+	return o.GetStream(ctx, name, off, n, dst, nil)
+}
+
+func (o *observed) GetStream(ctx context.Context, name string, off, n int64, dst []byte, seen func([]byte)) (got []byte, err error) {
 	err = o.watch(ctx, Call{Op: OpGet, Name: name, Requests: 1}, func(ctx context.Context, c *Call) (err error) {
-		got, err = o.s.Get(ctx, name, off, n, dst)
+		got, err = GetStream(ctx, o.s, name, off, n, dst, seen)
 		c.Bytes = len(got)
 		return err
 	})

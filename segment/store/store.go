@@ -80,6 +80,37 @@ type Getter interface {
 	Stat(ctx context.Context, name string) (Info, error)
 }
 
+// StreamBytes is about how much a Streamer gets between two calls of seen: little enough to be in a processor's cache still.
+const StreamBytes = 256 << 10
+
+// Streamer is a Getter that shows what has come of an object while the rest is on its way.
+type Streamer interface {
+	// GetStream is Get. It calls seen with all bytes of the range that are there, from the first one on, when StreamBytes or fewer have been added,
+	// and so with the whole range before it returns that. What was shown does not change, but may be elsewhere in the next call. seen
+	// runs in the caller's goroutine and keeps nothing; an error may come after any call of it.
+	GetStream(ctx context.Context, name string, off, n int64, dst []byte, seen func(got []byte)) ([]byte, error)
+}
+
+// GetStream gets a range as a Streamer does, but shows it when all of it is there if g is no Streamer. It is Get if seen is nil.
+func GetStream(ctx context.Context, g Getter, name string, off, n int64, dst []byte, seen func(got []byte)) ([]byte, error) {
+	if s, ok := g.(Streamer); ok && seen != nil {
+		return s.GetStream(ctx, name, off, n, dst, seen)
+	}
+	b, err := g.Get(ctx, name, off, n, dst)
+	if err == nil && seen != nil {
+		Show(b, seen)
+	}
+	return b, err
+}
+
+// Show shows a range that is there, as GetStream does.
+func Show(b []byte, seen func(got []byte)) {
+	for at := 0; at < len(b); {
+		at = min(at+StreamBytes, len(b))
+		seen(b[:at])
+	}
+}
+
 // Lister lists objects.
 type Lister interface {
 	// List returns objects whose names start with prefix and are greater than after, in the order of their

@@ -171,7 +171,7 @@ var errFolder = fmt.Errorf("%w: there is a folder of that name", store.ErrBadNam
 
 // compare is nil if the file has these bytes.
 func (s *Store) compare(path string, pieces [][]byte) error {
-	there, err := s.read(path, 0, -1, nil)
+	there, err := s.read(path, 0, -1, nil, nil)
 	switch {
 	case errors.Is(err, errNoFile):
 		return errFolder
@@ -186,14 +186,19 @@ func (s *Store) compare(path string, pieces [][]byte) error {
 }
 
 func (s *Store) Get(ctx context.Context, name string, off, n int64, dst []byte) ([]byte, error) {
+	return s.GetStream(ctx, name, off, n, dst, nil)
+}
+
+// GetStream is Get, by a read for each StreamBytes.
+func (s *Store) GetStream(ctx context.Context, name string, off, n int64, dst []byte, seen func([]byte)) ([]byte, error) {
 	if err := store.Begin(ctx, store.OpGet, name); err != nil {
 		return nil, err
 	}
-	b, err := s.read(s.path(name), off, n, dst)
+	b, err := s.read(s.path(name), off, n, dst, seen)
 	return b, wrap(store.OpGet, name, err)
 }
 
-func (s *Store) read(path string, off, n int64, dst []byte) ([]byte, error) {
+func (s *Store) read(path string, off, n int64, dst []byte, seen func([]byte)) ([]byte, error) {
 	f, err := s.files.Open(path)
 	if err != nil {
 		return nil, err
@@ -211,10 +216,27 @@ func (s *Store) read(path string, off, n int64, dst []byte) ([]byte, error) {
 		return nil, err
 	}
 	dst = slices.Grow(dst[:0], int(end-off))[:end-off]
-	if _, err := f.ReadAt(dst, off); err != nil {
+	if err := readAt(f, dst, off, seen); err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return dst, nil
+}
+
+// readAt fills b from byte off of the file on, in one go unless somebody wants to see it come.
+func readAt(f io.ReaderAt, b []byte, off int64, seen func([]byte)) error {
+	if seen == nil {
+		_, err := f.ReadAt(b, off)
+		return err
+	}
+	for at := 0; at < len(b); {
+		end := min(at+store.StreamBytes, len(b))
+		if _, err := f.ReadAt(b[at:end], off+int64(at)); err != nil {
+			return err
+		}
+		seen(b[:end])
+		at = end
+	}
+	return nil
 }
 
 func (s *Store) Stat(ctx context.Context, name string) (store.Info, error) {

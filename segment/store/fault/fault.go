@@ -179,9 +179,18 @@ func each(parts [][]byte) func() ([]byte, error) {
 	}
 }
 
-func (s *Store) Get(ctx context.Context, name string, off, n int64, dst []byte) (got []byte, err error) {
+func (s *Store) Get(ctx context.Context, name string, off, n int64, dst []byte) ([]byte, error) {
+	return s.GetStream(ctx, name, off, n, dst, nil)
+}
+
+// GetStream shows what the inner store shows, of a get that breaks off only what arrives.
+func (s *Store) GetStream(ctx context.Context, name string, off, n int64, dst []byte, seen func([]byte)) (got []byte, err error) {
 	err = s.do(ctx, Call{Op: store.OpGet, Name: name}, nil, func(f Fault) (err error) {
-		got, err = s.inner.Get(ctx, name, off, n, dst)
+		arrives := seen
+		if seen != nil && f.Kind == Short {
+			arrives = func(b []byte) { seen(b[:min(int64(len(b)), f.Cut)]) }
+		}
+		got, err = store.GetStream(ctx, s.inner, name, off, n, dst, arrives)
 		if err == nil && f.Kind == Short && f.Cut < int64(len(got)) {
 			return store.Fail(store.OpGet, name, fmt.Errorf("%w: %d of %d bytes came: %w", store.ErrUnavailable, f.Cut, len(got), io.ErrUnexpectedEOF))
 		}

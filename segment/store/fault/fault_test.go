@@ -209,9 +209,10 @@ func TestShort(t *testing.T) {
 	}
 	s := fault.New(inner, env.System(), once(store.OpGet, "a", fault.Fault{Kind: fault.Short, Cut: 4}))
 	defer s.Close()
-	got, err := s.Get(t.Context(), "a", 0, -1, nil)
-	if got != nil || !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, store.ErrShort) {
-		t.Errorf("cut: %q, %v", got, err)
+	var seen string
+	got, err := s.GetStream(t.Context(), "a", 0, -1, nil, func(b []byte) { seen = string(b) })
+	if got != nil || !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, store.ErrShort) || seen != "0123" {
+		t.Errorf("cut: %q, seen %q, %v", got, seen, err)
 	}
 	if got, err = s.Get(t.Context(), "a", 0, -1, nil); err != nil || string(got) != "0123456789" {
 		t.Errorf("whole: %q, %v", got, err)

@@ -15,13 +15,18 @@ import (
 )
 
 func (s *Store) Get(ctx context.Context, name string, off, n int64, dst []byte) ([]byte, error) {
+	return s.GetStream(ctx, name, off, n, dst, nil)
+}
+
+// GetStream is Get, by reads of at most StreamBytes from the connection.
+func (s *Store) GetStream(ctx context.Context, name string, off, n int64, dst []byte, seen func([]byte)) ([]byte, error) {
 	if err := store.Begin(ctx, store.OpGet, name); err != nil {
 		return nil, err
 	}
 	if _, err := store.Range(off, n, math.MaxInt64); err != nil {
 		return nil, store.Fail(store.OpGet, name, err)
 	}
-	g := &get{s: s, name: name, off: off, n: n, got: dst[:0]}
+	g := &get{s: s, name: name, off: off, n: n, got: dst[:0], seen: seen}
 	if err := s.do(ctx, call{op: store.OpGet, name: name, size: max(n, unknownSize), try: g.once}); err != nil {
 		return nil, err
 	}
@@ -62,6 +67,7 @@ type get struct {
 	name   string
 	off, n int64
 	got    []byte
+	seen   func([]byte) // nil: nobody looks at what has come before all has
 }
 
 // once makes one attempt. The range that the answer claims to be, its total, and the bytes that really come are
@@ -151,8 +157,14 @@ func (g *get) read(body io.Reader, end int64) error {
 			g.got = slices.Grow(g.got, int(min(want-int64(len(g.got)), growth)))
 		}
 		room := g.got[len(g.got):min(int64(cap(g.got)), want)]
+		if g.seen != nil {
+			room = room[:min(len(room), store.StreamBytes)]
+		}
 		n, err := body.Read(room)
 		g.got = g.got[:len(g.got)+n]
+		if g.seen != nil && n > 0 {
+			g.seen(g.got)
+		}
 		if errors.Is(err, io.EOF) && end < 0 {
 			return nil
 		}

@@ -55,6 +55,58 @@ func getReusesDst(t *testing.T, s store.Store) {
 	}
 }
 
+// getStream: what is seen grows up to the whole range, by steps of which none is too large, and stays what it is.
+func getStream(t *testing.T, s store.Store) {
+	const size = 3*store.StreamBytes + 1000
+	body := data(5, size)
+	mustPut(t, s, "a", body)
+	for _, r := range []struct{ off, n int64 }{{0, size}, {0, -1}, {17, size - 100}, {size - 10, -1}, {5, 1}, {100, store.StreamBytes}} {
+		want := body[r.off:]
+		if r.n >= 0 {
+			want = want[:r.n]
+		}
+		for _, dst := range [][]byte{nil, make([]byte, 3, 10), make([]byte, 0, size)} {
+			var shown []int
+			got, err := store.GetStream(t.Context(), s, "a", r.off, r.n, dst, func(b []byte) {
+				if len(b) > len(want) || !bytes.Equal(b, want[:len(b)]) {
+					t.Errorf("%+v: shown are %d bytes that are not those of the range", r, len(b))
+				}
+				shown = append(shown, len(b))
+			})
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%+v: %d bytes, %v; want %d", r, len(got), err, len(want))
+			}
+			before := 0
+			for _, n := range shown {
+				if n <= before || n-before > store.StreamBytes {
+					t.Errorf("%+v: shown are first bytes of lengths %v", r, shown)
+				}
+				before = n
+			}
+			if before != len(want) {
+				t.Errorf("%+v: shown are %d of %d bytes", r, before, len(want))
+			}
+		}
+	}
+}
+
+// getStreamOfNothing: a range that is not there, and an object, fail as they do with Get, and nothing is shown of them.
+func getStreamOfNothing(t *testing.T, s store.Store) {
+	mustPut(t, s, "a", data(1, 10))
+	seen := func(b []byte) {
+		if len(b) > 0 {
+			t.Errorf("shown are %d bytes", len(b))
+		}
+	}
+	_, err := store.GetStream(t.Context(), s, "a", 5, 6, nil, seen)
+	fails(t, err, store.OpGet, "a", store.ErrShort)
+	_, err = store.GetStream(t.Context(), s, "b", 0, 5, nil, seen)
+	fails(t, err, store.OpGet, "b", store.ErrNotExist)
+	if got, err := store.GetStream(t.Context(), s, "a", 10, -1, nil, seen); err != nil || len(got) > 0 {
+		t.Errorf("no bytes: %d, %v", len(got), err)
+	}
+}
+
 func notThere(t *testing.T, s store.Store) {
 	mustPut(t, s, "a/b", data(1, 10))
 	for _, name := range []string{"b", "a", "a/c", "a/b/c", "a/bc", "c/d/e"} {

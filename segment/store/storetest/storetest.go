@@ -41,6 +41,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"PartsOfBadNames", partsOfBadNames},
 		{"Ranges", ranges},
 		{"GetReusesDst", getReusesDst},
+		{"GetStream", getStream},
+		{"GetStreamOfNothing", getStreamOfNothing},
 		{"ListInOrder", listInOrder},
 		{"BR35_Paging", paging},
 		{"BR35_FromAGoneName", fromAGoneName},
