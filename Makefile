@@ -51,14 +51,15 @@ sim-archive:
 
 # What plays fewer seeds, or smaller ones, with the race detector: all of it.
 sim-steps:
-	go test -count=1 -timeout 30m -run 'TestStepsAreExactlyOnce|TestOutboxIsAllOrNone|TestCommitWithStateIsExactlyOnce|TestX03|TestIdleMemberCosts|TestStalledStore|TestBR12a|TestReaderUnderStaleReads|TestBR13_SeededSchedule' ./sdk -v
+	go test -count=1 -timeout 30m -run 'TestStepsAreExactlyOnce|TestOutboxIsAllOrNone|TestCommitWithStateIsExactlyOnce|TestX03|TestIdleMemberCosts|TestStalledStore|TestBR12a|TestReaderUnderStaleReads|TestBR13_SeededSchedule|TestRollingRestart|TestDecodedRecordsAreBounded|TestBR26_Clocks|TestBR01_CancelledSend|TestX07' ./sdk -v
 	go test -count=1 -run 'TestBR21' ./segment
+	go test -count=1 ./localdev/embedded
 
 # The background jobs, with every fault, crash and interleaving at every request, or at every seventh where there are most.
 sim-functions:
 	go test -count=1 -timeout 30m ./functions/verify ./functions/retain ./functions/erase
 	go test -count=1 -timeout 30m ./functions/compact -every 1
-	go test -count=1 -timeout 30m -run 'TestInterleavings|TestCrashes|TestFaults|TestCostIsWhatIsNew|TestBR35_Pages' ./functions/sweep -stride 7
+	go test -count=1 -timeout 30m -run 'TestInterleavings|TestCrashes|TestFaults|TestCostIsWhatIsNew|TestBR35|TestBR44' ./functions/sweep -stride 7
 	go test -count=1 -timeout 30m -run 'TestFaults$$' ./functions/repair -all-faults
 
 sim-controls:
