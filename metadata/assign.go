@@ -12,6 +12,7 @@ import (
 type Subscriber struct {
 	PlanMember
 	Topics []segment.TopicID
+	Seen   bool // who makes the plan knows that it lives: it is that one itself, or was seen to show a heartbeat
 	Proven bool // it has shown a heartbeat since the one with which it came
 	Silent bool // it has shown none for so long that it may be dead
 }
@@ -24,8 +25,8 @@ type Readable struct {
 	Holders    []SessionID // by partition: whose the lease is, "" or nothing where it is nobody's
 }
 
-// Assign makes the plan that follows prev (nil: the first). Every partition of every topic gets one of the members that read the topic, if there is
-// one. It is sticky: a partition stays with the member of the same name where it was, also if that has a new session, unless the balance wants
+// Assign makes the plan that follows prev (nil: the first). Every partition of every topic gets one of the members that read the topic, if one of them is
+// seen to live. It is sticky: a partition stays with the member of the same name where it was, also if that has a new session, unless the balance wants
 // it elsewhere. It is balanced: no member has two more partitions than another that could have one of them; where all read the same topics, counts
 // differ by one at most. And no more partitions move than that needs. Equal arguments give equal plans, whatever their order.
 //
@@ -34,7 +35,10 @@ type Readable struct {
 //   - What a member had, or held, that is gone goes to the eldest that reads the topic and is not silent, for nobody who came later can delay that. The
 //     same holds for what a session had that another of the same name has followed before it ever held the partition.
 //   - For the balance, only what its owner holds is taken from it: what is without owner waits for one member, not for a row of them.
-//   - And it is given only to a proven member that is not silent.
+//   - And it is given only to a proven member that is seen to live, and not silent.
+//
+// Of members that were in no plan yet those that are seen to live become the elder ones. Where one that makes a plan can know only of itself that it lives, because
+// all others have died before it came, what they had so goes to it, and not to the next of the dead.
 //
 // So a plan may be out of balance for a while. The next one that is made when the partitions are held, and the members proven, is not.
 //
@@ -138,7 +142,8 @@ func newAssigner(prev *Plan, members []Subscriber, topics []Readable) *assigner 
 	return a
 }
 
-// byAge is the members in the order of a plan: those whose sessions are in the one before as they are there, then the others, by name.
+// byAge is the members in the order of a plan: those whose sessions are in the one before as they are there, then the others, by name, first those that are
+// seen to live.
 func byAge(prev *Plan, members []Subscriber) []Subscriber {
 	age := map[SessionID]int{}
 	if prev != nil {
@@ -146,8 +151,9 @@ func byAge(prev *Plan, members []Subscriber) []Subscriber {
 			age[m.Session] = i - len(prev.Members)
 		}
 	}
+	unseen := map[bool]int{false: 1}
 	return slices.SortedFunc(slices.Values(members), func(a, b Subscriber) int {
-		return cmp.Or(cmp.Compare(age[a.Session], age[b.Session]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(age[a.Session], age[b.Session]), cmp.Compare(unseen[a.Seen], unseen[b.Seen]), cmp.Compare(a.Name, b.Name))
 	})
 }
 
@@ -197,12 +203,12 @@ func (a *assigner) eldest(topic segment.TopicID) int {
 	return eldest
 }
 
-// idlest is the member with the fewest partitions of those that read the topic, the steady ones if there are any; -1 if none reads it.
+// idlest is the member with the fewest partitions of those that read the topic and are seen to live, the steady ones if there are any; -1 if there is none.
 func (a *assigner) idlest(topic segment.TopicID) int {
 	best := -1
 	for m := range a.load {
 		switch {
-		case !a.reads[m][topic]:
+		case !a.reads[m][topic] || !a.members[m].Seen:
 		case best < 0, a.steady(m) && !a.steady(best), a.steady(m) == a.steady(best) && a.load[m] < a.load[best]:
 			best = m
 		}
@@ -252,7 +258,7 @@ func (a *assigner) moveOne(has []map[int][]int) bool {
 	for _, from := range busiest {
 		for _, t := range slices.Sorted(maps.Keys(has[from])) {
 			to := a.idlest(a.plan.Topics[t].ID)
-			if !a.steady(to) || a.load[from]-a.load[to] < 2 {
+			if to < 0 || !a.steady(to) || a.load[from]-a.load[to] < 2 {
 				continue
 			}
 			last := len(has[from][t]) - 1

@@ -15,7 +15,7 @@ func topicID(i int) segment.TopicID { return segment.TopicID(fmt.Sprintf("%012d"
 
 func everybody(names []string, topics ...segment.TopicID) (subscribers []Subscriber) {
 	for _, n := range names {
-		subscribers = append(subscribers, Subscriber{PlanMember: PlanMember{Name: n, Session: SessionID("s-" + n)}, Topics: topics, Proven: true})
+		subscribers = append(subscribers, Subscriber{PlanMember: PlanMember{Name: n, Session: SessionID("s-" + n)}, Topics: topics, Seen: true, Proven: true})
 	}
 	return subscribers
 }
@@ -162,7 +162,7 @@ func TestAssignWithDifferentSubscriptions(t *testing.T) {
 			for i := range rapid.IntRange(1, 6).Draw(t, "members") {
 				name := fmt.Sprint("m", i)
 				topics := rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0, 3), topicID), 0, 4, rapid.ID).Draw(t, "reads")
-				members = append(members, Subscriber{PlanMember: PlanMember{name, SessionID(name)}, Topics: topics, Proven: true})
+				members = append(members, Subscriber{PlanMember: PlanMember{name, SessionID(name)}, Topics: topics, Seen: true, Proven: true})
 				reads[name] = map[segment.TopicID]bool{}
 				for _, id := range topics {
 					reads[name][id] = true
@@ -288,6 +288,30 @@ func TestAssignBalancesAmongTheProven(t *testing.T) {
 	}
 	if next := Assign(plan, everybody([]string{"a", "b"}, topicID(1)), held(plan, topics)); counts(next)["b"] != 3 {
 		t.Errorf("a proven member: %v", counts(next))
+	}
+}
+
+// Who makes a plan and can know only of itself that it lives, has what is gone, if those who were in a plan before it are silent; gives to those of whom it does not
+// know nothing that is free, nor anything for the balance; and if it is about to leave, what is free stays so.
+func TestAssignKnowsOnlyOfItself(t *testing.T) {
+	topics := []Readable{{ID: topicID(1), Partitions: 4}}
+	dead := everybody([]string{"a"}, topicID(1))
+	plan := Assign(nil, dead, topics)
+	rest := everybody([]string{"b", "c", "d"}, topicID(1))
+	rest[0].Seen, rest[1].Seen = false, false
+	next := Assign(plan, rest, held(plan, topics))
+	if counts(next)["d"] != 4 || next.Members[0].Name != "d" {
+		t.Errorf("what is gone: %v, members %v", owners(next), next.Members)
+	}
+	if after := Assign(next, rest, held(next, topics)); !after.Same(next) {
+		t.Errorf("for the balance: %v", owners(after))
+	}
+	topics[0].Partitions = 6
+	if after := Assign(next, rest, held(next, topics)); counts(after)["d"] != 6 {
+		t.Errorf("what is new: %v", owners(after))
+	}
+	if after := Assign(nil, rest[:2], topics); counts(after)["b"]+counts(after)["c"] != 0 {
+		t.Errorf("of who leaves: %v", owners(after))
 	}
 }
 

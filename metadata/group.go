@@ -39,8 +39,8 @@ type Member struct {
 	Name    string // the instance id of a static member, otherwise random
 	Session SessionID
 	Beat    int64         // heartbeats of this session
-	Quiet   time.Duration // how long observers, one after the other, have watched this Beat not move; the next heartbeat sets it to 0
-	Timeout time.Duration // the session is dead when Quiet, and what its observer has watched since, reaches it
+	Quiet   time.Duration // for how long at least this Beat has not moved, as observers have watched one after the other; the next heartbeat sets it to 0
+	Timeout time.Duration // the session is dead when it has not moved for so long
 	Topics  []string      // that it reads, ascending
 	Pattern string        // and those whose whole names match this regular expression, if any
 	Client  string        // who it is, for people
@@ -50,7 +50,7 @@ type Member struct {
 // longer fits those who live and what there is to read.
 type Plan struct {
 	Generation int64
-	Members    []PlanMember // the eldest first: sessions keep their order, those that came since the plan before come last, by name
+	Members    []PlanMember // the eldest first: sessions keep their order, those that came since the plan before come last; see Assign
 	Topics     []PlanTopic  // ascending by id
 }
 

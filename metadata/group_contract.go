@@ -38,8 +38,8 @@ type GroupMembership interface {
 	Join(ctx context.Context, group string, m *Member, before SessionID) error
 	// Beat counts a heartbeat of the session and sets Quiet to 0. ErrUnknownMember when the row is gone, ErrFenced when it is another session's.
 	Beat(ctx context.Context, group, member string, s SessionID) error
-	// Watched adds to Quiet the time that the caller has watched m not move, if m still stands as it was read; ErrChanged otherwise. So what
-	// observers report does not overlap, and is never more than the silence was.
+	// Watched adds to Quiet what the caller knows of m's silence beyond that, if m still stands as it was read; ErrChanged otherwise. So Quiet is never more
+	// than the silence was.
 	Watched(ctx context.Context, group string, m *Member, d time.Duration) error
 	// Leave removes the session's row; that of another session stays.
 	Leave(ctx context.Context, group, member string, s SessionID) error

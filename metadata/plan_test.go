@@ -20,7 +20,7 @@ func drawPlan(t *rapid.T) *Plan {
 	}
 	for _, name := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-zA-Z0-9_-]{1,249}`), 0, 200, rapid.ID).Draw(t, "members") {
 		session := SessionID(rapid.StringMatching(`[0-9a-v]{16}`).Draw(t, "session"))
-		members = append(members, Subscriber{PlanMember: PlanMember{name, session}, Topics: ids})
+		members = append(members, Subscriber{PlanMember: PlanMember{name, session}, Topics: ids, Seen: true})
 	}
 	p := Assign(nil, members, topics)
 	p.Generation = rapid.Int64Range(1, 1<<60).Draw(t, "generation")

@@ -69,7 +69,8 @@ func (c *Consumer) giveUp(ctx context.Context) error {
 	if c.config.autoCommit > 0 {
 		err = c.commitFinished(ctx)
 	}
-	if c.config.instance != "" {
+	if c.config.instance != "" { // what is held, and the place, stay for its next life
+		c.member.Pause(ctx) // helps others only
 		return err
 	}
 	return errors.Join(err, c.member.Leave(ctx))

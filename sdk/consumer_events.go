@@ -41,18 +41,25 @@ type event struct {
 func (c *Consumer) live(ctx context.Context) {
 	defer close(c.done)
 	e := c.log.env
-	beat, commit := e.Mono(), e.Mono()+c.config.autoCommit
+	beat := e.Mono()
+	look, commit := beat, beat+c.config.autoCommit
 	for ctx.Err() == nil {
 		now := e.Mono()
-		if now >= beat {
-			wait, err := c.beat(ctx)
+		if now >= look {
+			soon, err := c.look(ctx, now >= beat)
 			if errors.Is(err, ErrFenced) {
 				return
 			}
-			beat = now + wait
+			if now >= beat {
+				beat = now + c.config.heartbeat()
+			}
+			look = beat
+			if soon {
+				look = min(beat, now+e.Jitter(c.config.heartbeat()/4))
+			}
 		}
 		c.takeAway(ctx)
-		next := beat
+		next := look
 		if c.config.autoCommit > 0 {
 			if now >= commit {
 				c.inTime(ctx, func(ctx context.Context) { c.commitFinished(ctx) }) // what fails is tried again
@@ -64,15 +71,16 @@ func (c *Consumer) live(ctx context.Context) {
 	}
 }
 
-// beat sends one heartbeat, and says after how long the next is due: not before a whole interval has passed, unless there is something to wait for.
-func (c *Consumer) beat(ctx context.Context) (wait time.Duration, err error) {
-	var change group.Change
-	c.inTime(ctx, func(ctx context.Context) { change, err = c.member.Tick(ctx) })
-	c.note(change, err)
-	if change.Waiting || errors.Is(err, metadata.ErrChanged) {
-		return c.log.env.Jitter(c.config.heartbeat() / 4), err
+// look looks at the group, with a heartbeat if one is due. soon says that there is something to wait for between heartbeats.
+func (c *Consumer) look(ctx context.Context, beats bool) (soon bool, err error) {
+	look := c.member.Look
+	if beats {
+		look = c.member.Tick
 	}
-	return c.config.heartbeat(), err
+	var change group.Change
+	c.inTime(ctx, func(ctx context.Context) { change, err = look(ctx) })
+	c.note(change, err)
+	return change.Waiting || errors.Is(err, metadata.ErrChanged), err
 }
 
 // inTime bounds what is done between heartbeats, so that one that does not get through leaves time for another.

@@ -65,16 +65,16 @@ type Change struct {
 	Assigned []Claim     // held from now on
 	Revoked  []Partition // to be given up: stop delivering, commit, then Release
 	Lost     []Partition // held no more: stop delivering, nothing can be committed
-	Waiting  bool        // for others to hand over: tick again soon
+	Waiting  bool        // for others to hand over, or to show that they live: Look again soon
 }
 
-// Member takes part in one group. Its methods may be called concurrently; Tick by one goroutine at a time.
+// Member takes part in one group. Its methods may be called concurrently; Tick and Look by one goroutine at a time.
 type Member struct {
 	table   Table
 	env     env.Env
 	config  Config
 	catalog *catalog
-	seen    map[string]sighting // Tick's: when each other member was last seen to have moved
+	seen    map[string]sighting // Tick's: what is known of each other member
 
 	mu   sync.Mutex
 	self metadata.Member
@@ -189,8 +189,7 @@ func (m *Member) MayDeliver() bool {
 
 // Tick is one heartbeat: it shows that the member lives, looks after the others and the plan, and claims and hands over. ErrFenced is final: another
 // process has started under the same name. After any other error the next Tick goes on; Change says what was found until then.
-func (m *Member) Tick(ctx context.Context) (Change, error) {
-	var change Change
+func (m *Member) Tick(ctx context.Context) (change Change, err error) {
 	sent := m.now()
 	switch err := m.table.Beat(ctx, m.config.Group, m.config.Name, m.session()); {
 	case err == nil:
@@ -208,23 +207,52 @@ func (m *Member) Tick(ctx context.Context) (Change, error) {
 	default:
 		return change, err
 	}
+	err = m.look(ctx, &change)
+	return change, err
+}
+
+// Look is a Tick without its heartbeat, for between two of them, when there is something to wait for.
+func (m *Member) Look(ctx context.Context) (change Change, err error) {
+	err = m.look(ctx, &change)
+	return change, err
+}
+
+// look looks after the others and the plan, and claims and hands over. What it has watched it writes down last: a member that does not live for long is
+// to come to what it can have.
+func (m *Member) look(ctx context.Context, change *Change) error {
+	state, err := m.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.bury(ctx, state); err != nil {
+		return err
+	}
+	return errors.Join(m.agree(ctx, state, change), m.report(ctx, state, false))
+}
+
+// observe reads what stands, and takes in what that shows of the others.
+func (m *Member) observe(ctx context.Context) (*metadata.GroupState, error) {
 	asked := m.env.Mono()
 	state, err := m.table.GroupState(ctx, m.config.Group)
-	if err != nil {
-		return change, err
+	if err == nil {
+		m.watch(state, asked)
 	}
-	if err := m.bury(ctx, state, asked); err != nil {
-		return change, err
-	}
-	if m.leavesToOthers(state) {
+	return state, err
+}
+
+// agree sees to it that the plan fits, and follows it.
+func (m *Member) agree(ctx context.Context, state *metadata.GroupState, change *Change) (err error) {
+	gone, doubtful := m.elders(state)
+	change.Waiting = doubtful
+	if gone && doubtful {
 		_, err = m.catalog.of(ctx, state.Members, false)
 	} else {
 		err = m.replan(ctx, state)
 	}
 	if err != nil {
-		return change, err
+		return err
 	}
-	return change, m.follow(ctx, state, &change)
+	return m.follow(ctx, state, change)
 }
 
 func (m *Member) session() metadata.SessionID {
@@ -249,21 +277,40 @@ func (m *Member) Held() []Partition {
 	return slices.SortedFunc(maps.Keys(m.held), comparePartitions)
 }
 
-// Leave gives up all that is held, removes the member's row and writes the plan without it, so that the others need not wait. Commit before.
+// Leave gives up all that is held, removes the member's row and writes the plan without it, so that the others need not wait, and what it has watched of
+// the silent. Commit before. No Tick may be under way, nor come later.
 func (m *Member) Leave(ctx context.Context) error {
 	released := m.Release(ctx, m.Held())
 	if err := m.table.Leave(ctx, m.config.Group, m.config.Name, m.session()); err != nil {
 		return errors.Join(released, err)
 	}
-	state, err := m.table.GroupState(ctx, m.config.Group)
-	if err == nil {
-		state.Plan = without(state.Plan, m.session())
-		err = m.replan(ctx, state)
-	}
-	if err != nil && released == nil { // the others will see to it
+	if err := m.leaveTo(ctx); err != nil && released == nil { // the others will see to it
 		return nil
 	}
 	return released
+}
+
+// leaveTo leaves to the others a plan without this member, and what it has watched.
+func (m *Member) leaveTo(ctx context.Context) error {
+	state, err := m.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if gone, doubtful := m.elders(state); !gone || !doubtful {
+		state.Plan = without(state.Plan, m.session())
+		err = m.replan(ctx, state)
+	}
+	return errors.Join(err, m.report(ctx, state, true))
+}
+
+// Pause writes down what the member has watched of the silent, for those who come later: it stops here, and its row stays, for its next life. No Tick may be
+// under way, nor come later.
+func (m *Member) Pause(ctx context.Context) error {
+	state, err := m.observe(ctx)
+	if err != nil {
+		return err
+	}
+	return m.report(ctx, state, true)
 }
 
 // without is the plan in which nobody owns what the session did: it has given it up, and whoever has least to read can have it.
@@ -279,21 +326,21 @@ func without(p *metadata.Plan, s metadata.SessionID) *metadata.Plan {
 	return p
 }
 
-// leavesToOthers tells whether the next plan is to be made by others, or later: a member is gone, so what it had goes to the eldest that lives, and of
-// some who are older than this one it cannot say yet whether they do.
-func (m *Member) leavesToOthers(state *metadata.GroupState) bool {
+// elders tells whether another member of the plan is gone, and whether this one cannot say yet of some who are older than itself whether they live. If
+// both, the next plan is to be made by others, or later: what the one that is gone had goes to the eldest that lives.
+func (m *Member) elders(state *metadata.GroupState) (gone, doubtful bool) {
 	rows := map[string]*metadata.Member{}
 	for i := range state.Members {
 		rows[state.Members[i].Name] = &state.Members[i]
 	}
-	gone, doubtful, older := false, false, true
+	older := true
 	for _, p := range orEmpty(state.Plan).Members {
 		o := rows[p.Name]
 		older = older && p.Session != m.session()
-		gone = gone || o == nil
+		gone = gone || o == nil && p.Session != m.session()
 		doubtful = doubtful || older && o != nil && m.doubtful(o)
 	}
-	return gone && doubtful
+	return gone, doubtful
 }
 
 // replan writes the next plan if the one in the state does not fit, and puts it into the state. ErrChanged when another member was faster.
@@ -331,12 +378,15 @@ func (m *Member) wanted(ctx context.Context, state *metadata.GroupState, fresh b
 	read := map[segment.TopicID]bool{}
 	for i := range state.Members {
 		o := &state.Members[i]
-		s := metadata.Subscriber{PlanMember: metadata.PlanMember{Name: o.Name, Session: o.Session}, Proven: o.Beat > 1, Silent: m.silent(o)}
+		s := metadata.Subscriber{PlanMember: metadata.PlanMember{Name: o.Name, Session: o.Session}, Seen: m.lives(o), Proven: o.Beat > 1, Silent: m.silent(o)}
 		for id := range known.readBy(o) {
 			s.Topics = append(s.Topics, id)
 			read[id] = true
 		}
 		subscribers = append(subscribers, s)
+	}
+	if len(subscribers) > metadata.MaxMembers {
+		return nil, &metadata.FieldError{Field: "members of the group", Value: fmt.Sprint(len(subscribers)), Valid: fmt.Sprintf("at most %d", metadata.MaxMembers)}
 	}
 	lanes := byID(state.Lanes)
 	var readable []metadata.Readable

@@ -1,86 +1,134 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/varvelog/varve/metadata"
 )
 
-// row is what moves in a member's row while it lives.
-type row struct {
+// sighting is what is known of a member that has shown no heartbeat since it was seen first, or seen to move.
+type sighting struct {
 	session metadata.SessionID
 	beat    int64
-	quiet   time.Duration
-}
-
-// sighting is a row that has not moved since at, on our monotonic clock.
-type sighting struct {
-	row
-	at      time.Duration
-	watched time.Duration // for how long that was when it was last looked at
+	at      time.Duration // a time on our monotonic clock
+	quiet   time.Duration // by then it had been silent for at least so long
+	silence time.Duration // and by the last look
+	noted   time.Duration // of this silence, what this observer has written down
 	moved   bool          // the member was seen to move before
 }
 
-// reportAfter is the part of a time-out for which a member may stand still before observers write down that it does. It is longer than the time
-// between heartbeats, so that nobody writes about those who live.
-const reportAfter = 3
+const (
+	// silentAfter is the part of a time-out after which a member that has shown no heartbeat may be dead. It is longer than the time between
+	// heartbeats, also when one is lost, so that nobody who is well is passed over.
+	silentAfter = 3
+	// noteAfter is the part of a time-out that an observer has to have watched a row that it never saw move before it writes that down. It is less than the
+	// time between two looks, so that an observer that is killed after its second has left something.
+	noteAfter = 100
+	// maxNotes bounds what is written down at one look. More dead than that are written down, and buried, one after the other.
+	maxNotes = 64
+)
 
-// bury removes the rows of those who are dead, from the table and from the state. asked is when the state was asked for, by our monotonic clock: what it
-// shows was so later, and what was seen before was so before its answer came, so the time between is never more than the silence was.
-//
-// What an observer has watched is written down, so that one who lives shorter than the time-out (a scheduled job, a function) leaves it to the next.
-func (m *Member) bury(ctx context.Context, state *metadata.GroupState, asked time.Duration) error {
+// watch takes in what a look shows of the others. asked is when the state was asked for, by our monotonic clock: what it shows was so later, and what was
+// seen before was so before its answer came, so the time between is never more than the silence was. What other observers have written down counts if it is
+// more, and takes away nothing of what this one knows by itself: those who come, write, and die, must not lengthen the watch of one that stays.
+func (m *Member) watch(state *metadata.GroupState, asked time.Duration) {
 	arrived := m.env.Mono()
 	seen := map[string]sighting{}
+	for i := range state.Members {
+		o := &state.Members[i]
+		if o.Name == m.config.Name {
+			continue
+		}
+		s, known := m.seen[o.Name]
+		if s.session != o.Session || s.beat != o.Beat {
+			s = sighting{session: o.Session, beat: o.Beat, at: arrived, quiet: o.Quiet, silence: o.Quiet, moved: known}
+		} else if s.silence = (s.quiet + asked - s.at).Truncate(time.Millisecond); o.Quiet > s.silence {
+			s.at, s.quiet, s.silence = arrived, o.Quiet, o.Quiet
+		}
+		seen[o.Name] = s
+	}
+	m.seen = seen
+}
+
+// bury removes the rows of those who are dead, from the table and from the state.
+func (m *Member) bury(ctx context.Context, state *metadata.GroupState) error {
 	var living []metadata.Member
 	for i := range state.Members {
 		o := &state.Members[i]
-		now := row{o.Session, o.Beat, o.Quiet}
-		before, known := m.seen[o.Name]
-		if o.Name == m.config.Name || !known || before.row != now {
-			living = append(living, *o)
-			seen[o.Name] = sighting{row: now, at: arrived, moved: before.moved || known && (before.session != o.Session || before.beat != o.Beat)}
-			continue
-		}
-		before.watched = (asked - before.at).Truncate(time.Millisecond)
-		noted, dead, err := m.report(ctx, o, before.watched)
-		switch {
-		case errors.Is(err, metadata.ErrChanged): // it lives, or another observer was faster: the next look tells
-			before.watched = 0
-		case err != nil:
-			return err
-		case dead:
-			continue
-		case noted: // what is watched from now on comes on top
-			before.quiet, before.at = before.quiet+before.watched, before.at+before.watched
+		if m.seen[o.Name].silence >= o.Timeout {
+			err := m.table.Bury(ctx, m.config.Group, o)
+			if err == nil {
+				delete(m.seen, o.Name)
+				continue
+			}
+			if !errors.Is(err, metadata.ErrChanged) {
+				return err
+			}
+			s := m.seen[o.Name] // it lives, or another observer was faster: the next look tells
+			s.silence = 0
+			m.seen[o.Name] = s
 		}
 		living = append(living, *o)
-		seen[o.Name] = before
 	}
-	state.Members, m.seen = living, seen
+	state.Members = living
 	return nil
 }
 
-// silent tells whether a member has shown no heartbeat for so long that observers write it down: this one by what it has watched, or another one.
+// silent tells whether a member has shown no heartbeat for so long that it may be dead.
 func (m *Member) silent(o *metadata.Member) bool {
-	return o.Name != m.config.Name && (o.Quiet > 0 || m.seen[o.Name].watched >= o.Timeout/reportAfter)
+	return m.seen[o.Name].silence >= o.Timeout/silentAfter // of itself a member has no sighting
 }
 
-// doubtful tells whether this member cannot say yet whether another one lives: it has neither seen it move nor watched for long enough.
-func (m *Member) doubtful(o *metadata.Member) bool {
-	return o.Name != m.config.Name && !m.seen[o.Name].moved && !m.silent(o)
+// lives tells whether this member knows that another one lives, or did a while ago: it has seen it move. Of itself it knows.
+func (m *Member) lives(o *metadata.Member) bool {
+	return o.Name == m.config.Name || m.seen[o.Name].moved
 }
 
-// report says what follows from having watched a member's row not move: nothing yet, a note for other observers, or its end. The note is written only to
-// the row as it was read, so from the time on of which it tells the row has not moved either.
-func (m *Member) report(ctx context.Context, o *metadata.Member, watched time.Duration) (noted, dead bool, err error) {
-	switch {
-	case o.Quiet+watched >= o.Timeout:
-		return false, true, m.table.Bury(ctx, m.config.Group, o)
-	case watched >= o.Timeout/reportAfter:
-		return true, false, m.table.Watched(ctx, m.config.Group, o, watched)
+// doubtful tells whether this member cannot say yet whether another one lives: it has neither seen it move nor is that silent.
+func (m *Member) doubtful(o *metadata.Member) bool { return !m.lives(o) && !m.silent(o) }
+
+// report writes down for how long those have been silent who may be dead, so that observers who live shorter than the time-out (a scheduled job, a function)
+// bury them together. ends says that the observer will not look again.
+//
+// A note is written only to the row as it was read: if that has moved since, nothing is said of it. So it never tells of more than the silence was.
+func (m *Member) report(ctx context.Context, state *metadata.GroupState, ends bool) error {
+	var due []*metadata.Member
+	for i := range state.Members {
+		if o := &state.Members[i]; m.seen[o.Name].due(o, ends) {
+			due = append(due, o)
+		}
 	}
-	return false, false, nil
+	slices.SortStableFunc(due, func(a, b *metadata.Member) int { return cmp.Compare(b.Quiet, a.Quiet) })
+	for _, o := range due[:min(len(due), maxNotes)] {
+		s := m.seen[o.Name]
+		more := s.silence - o.Quiet
+		err := m.table.Watched(ctx, m.config.Group, o, more)
+		if errors.Is(err, metadata.ErrChanged) { // it lives, or another observer was faster: the next look tells
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.noted += more
+		m.seen[o.Name] = s
+	}
+	return nil
+}
+
+// due tells whether more is known of a silence than the row says, and is to be written down. Of a member that was seen to move, not before that is a time in
+// which the living would have moved, so that nobody writes about them. Of one that never was, soon, for the observer may be killed before it sees
+// more; then again whenever that is as much again.
+func (s sighting) due(o *metadata.Member, ends bool) bool {
+	more := s.silence - o.Quiet
+	switch {
+	case s.moved:
+		return more >= o.Timeout/silentAfter
+	case ends:
+		return more > 0
+	}
+	return more >= min(max(s.noted, o.Timeout/noteAfter), o.Timeout/silentAfter)
 }

@@ -131,20 +131,26 @@ func (w *world) tryJoin(c Config, skew time.Duration) (*process, error) {
 
 func (p *process) run(ctx context.Context) {
 	defer close(p.done)
+	var beat time.Time
 	for ctx.Err() == nil {
-		change, err := p.Tick(ctx)
+		now := time.Now()
+		look := p.Look
+		if !now.Before(beat) {
+			look, beat = p.Tick, now.Add(heartbeat)
+		}
+		change, err := look(ctx)
 		p.follow(ctx, change)
 		if errors.Is(err, metadata.ErrFenced) {
 			p.err = err
 			return
 		}
-		wait := heartbeat
+		next := beat
 		if change.Waiting || errors.Is(err, metadata.ErrChanged) {
-			wait /= 4
+			next = earlier(beat, now.Add(heartbeat/4))
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-time.After(time.Until(next)):
 		}
 		p.mu.Lock()
 		frozen := p.frozen
@@ -153,6 +159,13 @@ func (p *process) run(ctx context.Context) {
 			<-frozen
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // follow keeps the books: nobody may be assigned what another delivers.

@@ -150,7 +150,7 @@ func plan(generation int64, names ...string) *metadata.Plan {
 	topic := segment.TopicID("00000000000a")
 	var members []metadata.Subscriber
 	for i, n := range names {
-		members = append(members, metadata.Subscriber{PlanMember: metadata.PlanMember{Name: n, Session: session(i)}, Topics: []segment.TopicID{topic}})
+		members = append(members, metadata.Subscriber{PlanMember: metadata.PlanMember{Name: n, Session: session(i)}, Topics: []segment.TopicID{topic}, Seen: true})
 	}
 	p := metadata.Assign(nil, members, []metadata.Readable{{ID: topic, Partitions: 9}})
 	p.Generation = generation
