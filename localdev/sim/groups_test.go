@@ -41,6 +41,6 @@ func TestGroups(t *testing.T) {
 		"took what its life before had had", "took what it had, anew", "lost something after a freeze", "judged dead, and lives",
 		"fenced", "told that it is fenced", "buried another", "buried one whom another had watched", "planned", "plan conflict",
 		"lease refused", "commit refused by its lease", "reset under a living member", "reset refused, members live",
-		"short-lived, and has committed", "joined in place of another session", "without owner for more than a time-out, while a member was well", "stepped", "step unknown", "step refused by a lease or an offset", "results, each once",
+		"short-lived, and has committed", "brief, and has committed", "joined in place of another session", "without owner for more than a time-out, while a member was well", "stepped", "step unknown", "step refused by a lease or an offset", "results, each once",
 		"results, after resets", "left", "topic changed", "killed", "frozen for hours", "suspended for hours", "wall clock jumped", "cut off")
 }

@@ -13,6 +13,7 @@ type member struct {
 	*Process
 	group    *Group
 	nature   nature
+	brief    bool // it lives for less than a third of the time-out, after which members are taken to be silent
 	consumer *sdk.Consumer
 	out      *appender // of one that steps
 	froze    int       // times that it had been frozen when it last knew what it has
@@ -23,6 +24,9 @@ func (x *Group) life(p *Process, n nature) {
 	m := &member{Process: p, group: x, nature: n}
 	until := p.world.Now() + 1<<60
 	switch {
+	case n.short && p.Chance("is brief").OneIn(3):
+		m.brief = true
+		until = p.world.Now() + p.Chance("lives").Within(x.Timeout/20, x.Timeout/3)
 	case n.short:
 		until = p.world.Now() + p.Chance("lives").Within(x.Timeout/3, x.Timeout)
 	case n.static:
@@ -199,6 +203,9 @@ func (m *member) commit() bool {
 	case err == nil:
 		if m.nature.short {
 			m.came("short-lived, and has committed")
+		}
+		if m.brief {
+			m.came("brief, and has committed")
 		}
 	case errors.Is(err, sdk.ErrNotHeld):
 		m.came("commit of something that is not held")
