@@ -125,14 +125,24 @@ func (m *Member) join(ctx context.Context) error {
 	if err := m.table.PutGroup(ctx, &metadata.Group{Name: m.config.Group, Created: m.env.Now()}); err != nil {
 		return err
 	}
-	sent := m.now()
+	// From here on the row may be there, also when nobody can tell. Its next heartbeat has to be for this session: it would find another's otherwise, and the
+	// member would be fenced by itself.
+	sent := m.begin(self)
 	if err := m.putRow(ctx, &self); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.self, m.sent = self, sent
+	m.sent = sent
 	return nil
+}
+
+// begin makes the session the member's, and tells when.
+func (m *Member) begin(self metadata.Member) moment {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.self = self
+	return m.now()
 }
 
 // putRow puts the row of a new session, in place of the one that is there, if any: the latest start wins. When it is not known whether it was put, the row

@@ -376,7 +376,7 @@ func TestJoinIsSettledByTheRow(t *testing.T) {
 			w.seed++
 			c := named("a", reads("t"))
 			c.Group, c.Timeout, c.Refresh = "g", timeout, time.Minute
-			_, err := Join(w.Context(), &joinTable{w.table, do}, env.Env{Clock: env.System().Clock, Rand: env.NewRand(w.seed)}, c)
+			_, err := Join(w.Context(), &joinTable{Table: w.table, do: do}, env.Env{Clock: env.System().Clock, Rand: env.NewRand(w.seed)}, c)
 			return err
 		}
 		w.ok(join(func(put func() error) error { return errors.Join(put(), errLost) }))
@@ -398,10 +398,59 @@ func TestJoinIsSettledByTheRow(t *testing.T) {
 	})
 }
 
-// joinTable lets a test come between a Join and its row.
+// A member that was judged dead joins again, and nothing tells whether it did: it goes on either way, and is fenced only by another that came meanwhile.
+func TestJoinAgainOfUnknownOutcome(t *testing.T) {
+	errLost := fmt.Errorf("%w: answer lost", metadata.ErrUnavailable)
+	other := &metadata.Member{Name: "a", Session: "0123456789abcdef", Timeout: timeout, Topics: []string{"t"}}
+	for name, c := range map[string]struct {
+		do   func(w *world, put func() error) error
+		want error
+	}{
+		"applied":     {func(_ *world, put func() error) error { return errors.Join(put(), errLost) }, nil},
+		"not applied": {func(*world, func() error) error { return errLost }, nil},
+		"another came": {func(w *world, _ func() error) error {
+			return errors.Join(w.table.Join(w.Context(), "g", other, ""), errLost)
+		}, metadata.ErrFenced},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.create("t", 2, 64)
+				config := named("a", reads("t"))
+				config.Group, config.Timeout, config.Refresh = "g", timeout, time.Minute
+				table := &joinTable{Table: w.table, do: func(put func() error) error { return put() }}
+				m, err := Join(w.Context(), table, env.Env{Clock: env.System().Clock, Rand: env.NewRand(1)}, config)
+				w.ok(err)
+				row, err := w.table.Member(w.Context(), "g", "a")
+				w.ok(err)
+				w.ok(w.table.Bury(w.Context(), "g", row))
+				table.do, table.blind = func(put func() error) error { return c.do(w, put) }, errLost
+				if _, err := m.Tick(w.Context()); !errors.Is(err, metadata.ErrUnavailable) {
+					t.Errorf("the heartbeat that joins again: %v", err)
+				}
+				table.do, table.blind = func(put func() error) error { return put() }, nil
+				if _, err := m.Tick(w.Context()); !errors.Is(err, c.want) {
+					t.Errorf("the next one: %v, want %v", err, c.want)
+				}
+				if row, err := w.table.Member(w.Context(), "g", "a"); err != nil || (row.Session == m.session()) != (c.want == nil) {
+					t.Errorf("the row is %+v, %v", row, err)
+				}
+			})
+		})
+	}
+}
+
+// joinTable lets a test come between a Join and its row, and keep the row from being read.
 type joinTable struct {
 	*dynamo.Table
-	do func(put func() error) error
+	do    func(put func() error) error
+	blind error
+}
+
+func (t *joinTable) Member(ctx context.Context, group, name string) (*metadata.Member, error) {
+	if t.blind != nil {
+		return nil, t.blind
+	}
+	return t.Table.Member(ctx, group, name)
 }
 
 func (t *joinTable) Join(ctx context.Context, group string, m *metadata.Member, before metadata.SessionID) error {
