@@ -10,11 +10,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/varvelog/varve/localdev/tied"
 )
 
 // process is one process of the function, and its Runtime API.
@@ -52,7 +53,7 @@ type answer struct {
 // pipe is a response under way: it ends with the error of a process that ends.
 type pipe struct{ *io.PipeWriter }
 
-// start starts a process. One thread starts it, stays, and waits for it: where the system can tie a process to its parent, it ties it to the parent's thread.
+// start starts a process.
 func (h *Host) start() (*process, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,22 +67,16 @@ func (h *Host) start() (*process, error) {
 		"TMPDIR=" + os.TempDir(), "PATH=/usr/local/bin:/usr/bin:/bin",
 	}, h.f.Env...)
 	p.command.Stdout, p.command.Stderr = output{h}, output{h}
-	tie(p.command)
 	p.api = &http.Server{Handler: p.routes()}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
-		err := p.command.Start()
-		started <- err
-		if err == nil {
-			p.command.Wait()
-			p.ended()
-		}
-	}()
-	if err := <-started; err != nil {
+	ended, err := tied.Start(p.command)
+	if err != nil {
 		l.Close()
 		return nil, fmt.Errorf("start %s: %w", h.f.Program, err)
 	}
+	go func() {
+		<-ended
+		p.ended()
+	}()
 	go p.api.Serve(l)
 	go p.watchInit()
 	return p, nil

@@ -4,39 +4,27 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
+
+	"github.com/varvelog/varve/localdev/tied"
 )
 
 // process is a running program.
 type process struct {
 	command *exec.Cmd
 	said    tail
-	ended   chan struct{} // closed when it is gone and waited for
+	ended   <-chan struct{} // closed when it is gone and waited for
 }
 
-// startProcess starts the program, which holds the lock too. One thread starts it, stays, and waits for it: where the system can tie a process to its parent, it ties it
-// to the parent's thread.
+// startProcess starts the program, which holds the lock too.
 func startProcess(program string, args, environment []string, lock *os.File) (*process, error) {
-	p := &process{command: exec.Command(program, args...), ended: make(chan struct{})}
+	p := &process{command: exec.Command(program, args...)}
 	p.command.Env = environment
 	p.command.Stdout, p.command.Stderr = &p.said, &p.said
 	hold(p.command, lock)
-	tie(p.command)
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
-		err := p.command.Start()
-		started <- err
-		if err == nil {
-			p.command.Wait()
-			close(p.ended)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return p, nil
+	var err error
+	p.ended, err = tied.Start(p.command)
+	return p, err
 }
 
 // kill kills the process and waits until it is gone.

@@ -142,10 +142,14 @@ func AtLeastOnce(h *History, _ *Log) {
 			if done[begun] == nil {
 				done[begun] = finishedBy(all[s], from, since)
 			}
+			by := f.Asked
+			if f.Kind == Sampled { // it may have been committed after it was asked for
+				by = f.Told
+			}
 			n := f.Offset - from
 			if n > int64(len(done[begun])) {
 				h.BadFact(f, "%v, and nobody has finished %d, from %d on", f, from+int64(len(done[begun])), from)
-			} else if n > 0 && done[begun][n-1].After(f.Asked) {
+			} else if n > 0 && done[begun][n-1].After(by) {
 				h.BadFact(f, "%v, before all from %d on were finished", f, from)
 			}
 		}

@@ -209,7 +209,8 @@ func (h *History) Dead(by string) bool {
 	return h.dead[by]
 }
 
-func (h *History) died(by string) {
+// Died records that the process was killed: nobody is told of what it has under way.
+func (h *History) Died(by string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dead[by] = true

@@ -182,7 +182,7 @@ func (p *Process) Kill(where string) {
 	p.dead = true
 	p.mu.Unlock()
 	if died {
-		p.world.died(p.Name)
+		p.world.Died(p.Name)
 		p.world.Count("killed")
 		p.die()
 	}
