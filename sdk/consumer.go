@@ -36,6 +36,8 @@ type Consumer struct {
 	readers map[segment.TopicID]*Reader
 	order   []segment.TopicID // of readers; the first is asked first by the next Poll
 
+	topics map[segment.TopicID]string // of who sends heartbeats, without mu: what the member read at the last one, with names
+
 	mu       sync.Mutex
 	events   []event
 	handed   *event // a revocation that Poll is at
@@ -66,6 +68,7 @@ type outage struct {
 // Names and settings that make no sense are a *FieldError. Close it.
 func (l *Log) NewConsumer(ctx context.Context, groupName string, topics []string, opts ...ConsumerOption) (*Consumer, error) {
 	config := defaultConsumerConfig(l.near)
+	config.topics = topics
 	for _, o := range opts {
 		o(&config)
 	}
@@ -76,7 +79,7 @@ func (l *Log) NewConsumer(ctx context.Context, groupName string, topics []string
 		return nil, err
 	}
 	m, err := group.Join(ctx, l.table, l.env, group.Config{Group: groupName, Name: config.instance, Timeout: config.timeout, Topics: topics,
-		Pattern: config.pattern, Client: config.client, Refresh: config.refresh})
+		Pattern: config.pattern, Client: config.client, Refresh: config.look()})
 	if err != nil {
 		return nil, groupError(groupName, err)
 	}
@@ -90,7 +93,9 @@ func (l *Log) NewConsumer(ctx context.Context, groupName string, topics []string
 // Poll returns records, grouped by partition, as soon as there are any, of one topic at a time, in turn. Calling it says that what the last Poll
 // returned is finished. It returns none and no error after the time of WithWait, and ctx's error when that is done first. Callbacks run in it.
 //
-// An error that concerns a partition is reported once, as by a Reader. When the table has not answered heartbeats for half the session time-out, so that nothing
+// An error that concerns a partition is reported once, as by a Reader. A topic that was deleted is no error: what was held of it is reported lost, TopicGoneHook is
+// told, and the others go on. When it was the last one, and there is no pattern to wait for others by, that is a *TopicsGoneError, once. The consumer stays a member:
+// the next Poll waits for topics of these names. When the table has not answered heartbeats for half the session time-out, so that nothing
 // may be delivered, or one that is read back for as long, that is ErrUnreachable, once until it has answered again. ErrFenced and ErrClosed are final.
 func (c *Consumer) Poll(ctx context.Context) ([]Fetch, error) {
 	select {
@@ -169,7 +174,7 @@ func (c *Consumer) collect() ([]Fetch, error) {
 	if err := c.inOutage(silent); silent || err != nil {
 		return nil, err
 	}
-	for i, id := range c.order {
+	for _, id := range slices.Clone(c.order) {
 		r := c.readers[id]
 		r.mu.Lock()
 		r.memory.turn()
@@ -177,12 +182,13 @@ func (c *Consumer) collect() ([]Fetch, error) {
 		fetches, err := r.deliver()
 		if errors.Is(err, ErrTopicGone) {
 			c.forgetTopic(id)
-			return nil, err
+			c.member.LookAgain()
+			continue
 		}
 		fetches = c.delivered(r, fetches)
 		c.passed(r)
 		if len(fetches) > 0 || err != nil {
-			c.order = append(append(c.order[:i:i], c.order[i+1:]...), id)
+			c.order = append(slices.DeleteFunc(c.order, func(o segment.TopicID) bool { return o == id }), id)
 			return fetches, err
 		}
 	}
@@ -232,15 +238,9 @@ func partitionOf(r *Reader, p int) group.Partition {
 	return group.Partition{Topic: r.topic.Name, ID: r.topic.ID, Partition: p}
 }
 
-// forgetTopic closes the reader of a topic of which nothing is left to read. The partitions of one that was deleted are revoked by the heartbeat that finds
-// the plan without them.
+// forgetTopic closes the reader of a topic of which nothing is left to read. The partitions of one that was deleted are lost by the heartbeat that finds it so.
 func (c *Consumer) forgetTopic(id segment.TopicID) {
-	for i := range c.order {
-		if c.order[i] == id {
-			c.order = append(c.order[:i:i], c.order[i+1:]...)
-			break
-		}
-	}
+	c.order = slices.DeleteFunc(c.order, func(o segment.TopicID) bool { return o == id })
 	c.readers[id].Close()
 	delete(c.readers, id)
 	c.shareBuffer()

@@ -58,8 +58,8 @@ func newOwnership(claim group.Claim) *ownership {
 	return o
 }
 
-// starts is where each claim's partition starts. Those without wait for a Seek (ErrNoCommit), or to be lost (ErrTopicGone), and are named by the error; any other
-// error comes without starts. What the start policy comes to is committed, so that it is the same for whoever has the partition next, should this
+// starts is where each claim's partition starts. Those without wait for a Seek, and are named by the error, ErrNoCommit, or to be lost, since their topic is gone; any
+// other error comes without starts. What the start policy comes to is committed, so that it is the same for whoever has the partition next, should this
 // member end before its first commit.
 func (c *Consumer) starts(ctx context.Context, e event) (starts map[group.Partition]int64, failed error) {
 	starts = map[group.Partition]int64{}
@@ -87,7 +87,10 @@ func (c *Consumer) starts(ctx context.Context, e event) (starts map[group.Partit
 		}
 		offset, err := c.policy(ctx, claim, r, bounds)
 		switch {
-		case errors.Is(err, ErrNoCommit), errors.Is(err, ErrTopicGone):
+		case errors.Is(err, ErrTopicGone):
+			c.member.LookAgain()
+			continue
+		case errors.Is(err, ErrNoCommit):
 			failed = errors.Join(failed, fmt.Errorf("topic %q partition %d: %w", claim.Topic, claim.Partition.Partition, err))
 			continue
 		case err != nil:

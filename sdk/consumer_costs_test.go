@@ -116,7 +116,7 @@ func TestFanOutIsFree(t *testing.T) {
 	})
 }
 
-// An idle member costs one write and one query per heartbeat, and the rows of its topics once per refresh, whatever the number of partitions.
+// An idle member costs one write and one query per heartbeat, and the rows of its topics at most every 9 s, whatever the number of partitions.
 func TestIdleMemberCosts(t *testing.T) {
 	for _, partitions := range []int{4, 1000 / raceShare} {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestIdleMemberCosts(t *testing.T) {
 			b.create("t", partitions, 64)
 			holder := eat(t, b.log, "g", []string{"t"}, sdk.WithInstanceID("a"))
 			time.Sleep(time.Minute)
-			count := func(what string, c *tally, topics int) {
+			count := func(what string, c *tally, topics int, look string) {
 				t.Helper()
 				c.take()
 				time.Sleep(2 * time.Minute)
@@ -133,7 +133,7 @@ func TestIdleMemberCosts(t *testing.T) {
 				delete(n, "table Head")
 				t.Logf("%d partitions, %s, 2 min = 40 heartbeat intervals: %v, %.1f read units per heartbeat; besides %d reads of heads to follow the tail",
 					partitions, what, n, units/40, tails)
-				if n["table Beat"] > 41 || n["table GroupState"] > 41 || n["table Topic"] > 5*topics || len(n) != 3 {
+				if n["table Beat"] > 41 || n["table GroupState"] > 41 || n[look] == 0 || n[look] > 14*topics || len(n) != 3 {
 					t.Errorf("%d partitions, %s: %v", partitions, what, n)
 				}
 			}
@@ -143,14 +143,21 @@ func TestIdleMemberCosts(t *testing.T) {
 			if n := len(all.Assignment()); n != partitions {
 				t.Fatalf("%d partitions", n)
 			}
-			count("holding them all, caught up", calls, 1)
+			count("holding them all, caught up", calls, 1, "table Topic")
 			all.close(t)
 			log, calls = b.counted()
 			c, err := log.NewConsumer(b.ctx, "g", []string{"none"})
 			check(t, err)
 			go c.Poll(b.ctx)
 			time.Sleep(time.Minute)
-			count("holding none, in a group of two topics", calls, 2)
+			count("holding none, in a group of two topics", calls, 2, "table Topic")
+			check(t, c.Close(b.ctx))
+			log, calls = b.counted()
+			c, err = log.NewConsumer(b.ctx, "g", nil, sdk.SubscribePattern("none.*"))
+			check(t, err)
+			go c.Poll(b.ctx)
+			time.Sleep(time.Minute)
+			count("holding none, by a pattern", calls, 1, "table Topics")
 			check(t, c.Close(b.ctx))
 			holder.close(t)
 		})

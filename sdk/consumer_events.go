@@ -23,6 +23,7 @@ const (
 	revoked
 	lost
 	asked // by the application: Pause, Resume, Seek
+	gone  // a topic is, and with it these partitions
 )
 
 // event is something for Poll to do.
@@ -33,8 +34,9 @@ type event struct {
 	given      map[TopicPartition]int64 // of assigned, once told: what OnAssigned has returned
 	told       bool
 	do         func(*ownership, *Reader) error
-	until      time.Duration // of revoked: when the partitions are taken away, by the monotonic clock
-	taken      bool          // of revoked: they were, while OnRevoked ran
+	until      time.Duration  // of revoked: when the partitions are taken away, by the monotonic clock
+	taken      bool           // of revoked: they were, while OnRevoked ran
+	topic      TopicGoneEvent // of gone
 }
 
 // live sends heartbeats and commits until ctx is done. It alone ticks the member.
@@ -79,7 +81,7 @@ func (c *Consumer) look(ctx context.Context, beats bool) (soon bool, err error) 
 	}
 	var change group.Change
 	c.inTime(ctx, func(ctx context.Context) { change, err = look(ctx) })
-	c.note(change, err)
+	c.note(change, c.topicsGone(ctx), err)
 	return change.Waiting || errors.Is(err, metadata.ErrChanged), err
 }
 
@@ -91,7 +93,7 @@ func (c *Consumer) inTime(ctx context.Context, do func(context.Context)) {
 }
 
 // note hands on to Poll what a heartbeat has found.
-func (c *Consumer) note(change group.Change, err error) {
+func (c *Consumer) note(change group.Change, topicsGone []event, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	add := func(e event) {
@@ -99,6 +101,7 @@ func (c *Consumer) note(change group.Change, err error) {
 			c.events = append(c.events, e)
 		}
 	}
+	c.events = append(c.events, topicsGone...)
 	add(event{kind: lost, partitions: change.Lost})
 	add(event{kind: revoked, partitions: change.Revoked, until: c.log.env.Mono() + c.config.revoke})
 	add(event{kind: assigned, claims: change.Assigned})
@@ -162,6 +165,8 @@ func (c *Consumer) do(ctx context.Context, e event) error {
 		call(ctx, c.config.onLost, c.drop(e.partitions))
 	case asked:
 		return c.answer(e)
+	case gone:
+		return c.leaveTopic(ctx, e)
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ type ConsumerOption func(*consumerConfig)
 
 // consumerConfig is every setting. Defaults are in defaultConsumerConfig, checks in check.
 type consumerConfig struct {
+	topics     []string
 	instance   string
 	pattern    string
 	client     string
@@ -38,7 +39,7 @@ type consumerConfig struct {
 }
 
 func defaultConsumerConfig(near bool) consumerConfig {
-	c := consumerConfig{timeout: 30 * time.Second, refresh: 30 * time.Second, revoke: 30 * time.Second, autoCommit: 5 * time.Second, start: Earliest,
+	c := consumerConfig{timeout: 30 * time.Second, refresh: 10 * time.Second, revoke: 30 * time.Second, autoCommit: 5 * time.Second, start: Earliest,
 		reading: defaultReaderConfig(near)}
 	c.reading.reset = ResetEarliest
 	return c
@@ -46,6 +47,9 @@ func defaultConsumerConfig(near bool) consumerConfig {
 
 // heartbeat is the time between heartbeats: several may be lost before a member is in doubt at half its time-out.
 func (c *consumerConfig) heartbeat() time.Duration { return c.timeout / 10 }
+
+// look is the age at which a heartbeat renews what is known of the topics: one that left it to the next one would be too late.
+func (c *consumerConfig) look() time.Duration { return max(c.refresh-c.heartbeat(), 1) }
 
 // check returns a *FieldError for the first setting that makes no sense.
 func (c *consumerConfig) check() error {
@@ -86,7 +90,9 @@ func WithSessionTimeout(d time.Duration) ConsumerOption {
 	return func(c *consumerConfig) { c.timeout = d }
 }
 
-// WithTopicRefresh sets how often topics are looked at for new partitions, and the log for new topics. Default 30 s.
+// WithTopicRefresh sets how often topics are looked at: for new partitions, for those that are gone, and for new ones of the names and the pattern. A look comes with
+// the last heartbeat before that time is over, or with each, if those are rarer; and with the next one when a reader finds its topic gone. It is one strong read for
+// each topic that members of the group name, or one of all topics' rows if a member has a pattern. Default 10 s.
 func WithTopicRefresh(d time.Duration) ConsumerOption {
 	return func(c *consumerConfig) { c.refresh = d }
 }
@@ -122,7 +128,8 @@ func OnRevoked(f func(context.Context, []TopicPartition)) ConsumerOption {
 	return func(c *consumerConfig) { c.onRevoked = f }
 }
 
-// OnLost is called by Poll when partitions are gone already: nothing can be committed for them any more.
+// OnLost is called by Poll when partitions are gone already: nothing can be committed for them any more. Whoever keeps offsets by topic and partition drops them
+// here: a partition of that name that is assigned later may be another topic's, or begin elsewhere after a reset.
 func OnLost(f func(context.Context, []TopicPartition)) ConsumerOption {
 	return func(c *consumerConfig) { c.onLost = f }
 }

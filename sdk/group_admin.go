@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/varvelog/varve/metadata"
-	"github.com/varvelog/varve/segment"
 )
 
 // GroupMember is one member of a group as its row and the plan show it.
@@ -37,20 +36,25 @@ type GroupPartition struct {
 	// that a repair has cut out are in neither.
 	Lag  int64 `json:"lag"`
 	Lost int64 `json:"lost,omitempty"`
-	// Oldest is when the next record to be read was appended, zero when there is none; Age how long ago that was; Used how much of its retention the record has
-	// behind it, of the time or of the bytes, whichever is more: at 1 the record is being deleted. Used is 0 where records are kept for ever.
+	// Oldest is when the next record to be read was appended, zero when there is none; Age how long ago that was, right to a second, since both are by the clock of the
+	// table's service, which tells whole seconds; Used how much of its retention the record has behind it, of the time or of the bytes, whichever is more: at 1 it is
+	// being deleted. Used is 0 where records are kept for ever.
 	Oldest time.Time `json:"oldest,omitzero"`
 	AgeMs  int64     `json:"age_ms,omitempty"`
 	Used   float64   `json:"retention_used"`
 }
 
-// GroupDescription is a group, its members by name, and the partitions that it has committed for or that its plan has.
+// GroupDescription is a group, its members by name, and the partitions of the topics that it has committed for, that its plan has or that its members read.
 type GroupDescription struct {
 	Name       string           `json:"name"`
 	Created    time.Time        `json:"created"`
 	Generation int64            `json:"generation"` // of the plan, 0 before the first
 	Members    []GroupMember    `json:"members"`
 	Partitions []GroupPartition `json:"partitions"`
+	Gone       []string         `json:"gone_topics,omitempty"` // names that members read or that it has committed for, and that no topic has: deleted, or not created yet
+	// New is topics of which members are to read partitions that the plan does not have yet: created, perhaps anew, or grown since. The next look of a member at the topics
+	// makes a plan that has them.
+	New []string `json:"new_topics,omitempty"`
 }
 
 // ListGroups returns the names of all groups, ascending.
@@ -74,7 +78,7 @@ func (a *Admin) ListGroups(ctx context.Context) ([]string, error) {
 }
 
 // DescribeGroup describes a group by strong reads: its items in one request, its topics' rows, two requests for each of their lanes, and a search for the
-// age of the next record of each partition that lags. Where a topic has retention.bytes, the index of what such partitions have from there on is read as well.
+// age of the next record of each partition that lags; the deleted topics that are being cleaned, where it has to do with one. Where a topic has retention.bytes, the index of what such partitions have from there on is read as well.
 // ErrUnknownGroup if there is none. start is where members start for which nothing is committed, Earliest or Latest: the lag of such partitions depends on it.
 func (a *Admin) DescribeGroup(ctx context.Context, name string, start Position) (*GroupDescription, error) {
 	if start.kind != earliest && start.kind != latest {
@@ -84,14 +88,19 @@ func (a *Admin) DescribeGroup(ctx context.Context, name string, start Position) 
 	if err != nil {
 		return nil, err
 	}
-	d := &GroupDescription{Name: name, Created: v.group.Created, Generation: v.plan().Generation, Members: v.members(), Partitions: []GroupPartition{}}
-	for _, t := range v.topics {
+	d := &GroupDescription{Name: name, Created: v.group.Created, Generation: v.plan().Generation, Partitions: []GroupPartition{}}
+	for _, t := range slices.Clone(v.topics) {
 		partitions, err := a.groupPartitions(ctx, v, t, start)
+		if errors.Is(err, ErrTopicGone) { // since it was listed
+			v.forget(t)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		d.Partitions = append(d.Partitions, partitions...)
 	}
+	d.Members, d.Gone, d.New = v.members(), v.gone(), v.unplanned()
 	return d, nil
 }
 
@@ -101,6 +110,9 @@ type groupView struct {
 	state  *metadata.GroupState
 	topics []*metadata.Topic
 	lanes  map[metadata.LaneID]*metadata.GroupLane
+	absent map[string]bool // names that it has to do with and that no topic has
+
+	subscriptions []func(topic string) bool // by member: what it reads
 }
 
 func (a *Admin) groupView(ctx context.Context, name string) (*groupView, error) {
@@ -114,7 +126,7 @@ func (a *Admin) groupView(ctx context.Context, name string) (*groupView, error) 
 	if errors.Is(err, ErrUnknownGroup) {
 		return nil, fmt.Errorf("group %q: %w", name, ErrUnknownGroup)
 	}
-	v := &groupView{group: group, lanes: map[metadata.LaneID]*metadata.GroupLane{}}
+	v := &groupView{group: group, lanes: map[metadata.LaneID]*metadata.GroupLane{}, absent: map[string]bool{}}
 	if err == nil {
 		v.state, err = a.log.table.GroupState(ctx, name)
 	}
@@ -124,21 +136,8 @@ func (a *Admin) groupView(ctx context.Context, name string) (*groupView, error) 
 	for _, l := range v.state.Lanes {
 		v.lanes[l.Lane] = l
 	}
-	planned := map[segment.TopicID]bool{}
-	for _, t := range v.plan().Topics {
-		planned[t.ID] = true
-	}
-	for after, more := "", true; more; {
-		var page []*metadata.Topic
-		if page, more, err = a.log.table.Topics(ctx, after, 1000); err != nil {
-			return nil, groupError(name, err)
-		}
-		for _, t := range page {
-			after = t.Name
-			if planned[t.ID] || slices.ContainsFunc(t.Lanes, func(l metadata.LaneID) bool { return v.lanes[l] != nil }) {
-				v.topics = append(v.topics, t)
-			}
-		}
+	if err := a.groupTopics(ctx, v); err != nil {
+		return nil, groupError(name, err)
 	}
 	return v, nil
 }
@@ -171,14 +170,14 @@ func (v *groupView) members() []GroupMember {
 		}
 	}
 	all := []GroupMember{}
-	for _, m := range v.state.Members {
+	for i, m := range v.state.Members {
 		g := GroupMember{Name: m.Name, Client: m.Client, Topics: m.Topics, Pattern: m.Pattern, Partitions: given[m.Name],
 			QuietMs: m.Quiet.Milliseconds(), TimeoutMs: m.Timeout.Milliseconds(), Unplanned: !v.plan().Lives(m.Session)}
 		switch {
 		case g.Unplanned:
 			g.Idle = "it has joined since the plan was made; the next heartbeat of any member makes one"
 		case len(g.Partitions) == 0:
-			g.Idle = "there are more members than partitions that it may read; it takes over when another goes"
+			g.Idle = v.whyIdle(v.subscriptions[i])
 		}
 		all = append(all, g)
 	}

@@ -27,6 +27,9 @@ type ResetHook interface{ OnReset(ResetEvent) }
 // removed since: keys that it has read may be deleted, and it will not hear of it. A group whose effect is a state of these keys has to be reset to the start.
 type TombstonesHook interface{ OnTombstones(TombstonesEvent) }
 
+// TopicGoneHook sees every topic that a consumer of a group has subscribed to and that was deleted, once for each member; called by Poll.
+type TopicGoneHook interface{ OnTopicGone(TopicGoneEvent) }
+
 // RequestHook sees every call of store and table.
 type RequestHook interface{ OnRequest(RequestEvent) }
 
@@ -83,6 +86,13 @@ type TombstonesEvent struct {
 	At           time.Time
 }
 
+// TopicGoneEvent is a topic that was deleted while a member of a group was subscribed to it.
+type TopicGoneEvent struct {
+	Group, Topic string
+	Anew         bool // another topic of the name is there already, and is read instead
+	Left         int  // topics that the member has still to read, that one included
+}
+
 // RequestEvent is one call of a service. Service is "store" or "table". Requests is how many it took, retries included; the table's adapter reports each
 // attempt on its own, the store's all attempts at once.
 type RequestEvent struct {
@@ -111,7 +121,7 @@ func fire[H any](hs hooks, call func(H)) {
 // observes tells whether h implements any of the hook interfaces.
 func observes(h Hook) bool {
 	switch h.(type) {
-	case PutHook, CommitHook, SettleHook, FetchHook, ResetHook, TombstonesHook, RequestHook:
+	case PutHook, CommitHook, SettleHook, FetchHook, ResetHook, TombstonesHook, TopicGoneHook, RequestHook:
 		return true
 	}
 	return false

@@ -29,7 +29,7 @@ func defaultOpenConfig() openConfig {
 func WithDriver(d Driver) Option { return func(c *openConfig) { c.drivers = append(c.drivers, d) } }
 
 // WithHooks adds observers, each of which implements at least one of the hook interfaces (PutHook, CommitHook, SettleHook, FetchHook,
-// ResetHook, TombstonesHook, RequestHook). They hear of everything done through the log, by its producers and readers too.
+// ResetHook, TombstonesHook, TopicGoneHook, RequestHook). They hear of everything done through the log, by its producers and readers too.
 func WithHooks(hs ...Hook) Option { return func(c *openConfig) { c.hooks = append(c.hooks, hs...) } }
 
 // WithCreateTable lets Open create the table when there is none: that of aws:// on demand capacity, waiting until it is usable; that of file:// with
@@ -64,7 +64,7 @@ func (c *openConfig) check() error {
 	for i, h := range c.hooks {
 		if !observes(h) {
 			return &FieldError{Field: fmt.Sprintf("hook %d", i), Value: fmt.Sprintf("%T", h),
-				Valid: "a value that implements one of PutHook, CommitHook, SettleHook, FetchHook, ResetHook, TombstonesHook, RequestHook"}
+				Valid: "a value that implements one of PutHook, CommitHook, SettleHook, FetchHook, ResetHook, TombstonesHook, TopicGoneHook, RequestHook"}
 		}
 	}
 	return nil

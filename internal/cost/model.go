@@ -269,7 +269,7 @@ func (m *model) polls() float64 {
 // How a member of a group goes on (sdk/consumer_options.go), in seconds; and bytes of a partition in the group's items.
 const (
 	heartbeat  = 3.0
-	refresh    = 30.0
+	refresh    = 9.0
 	autoCommit = 5.0
 	groupSlot  = 46
 	groupExtra = 60

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/varvelog/varve/internal/env"
@@ -21,11 +22,14 @@ type catalog struct {
 	env     env.Env
 	refresh time.Duration
 
-	known *knownTopics
-	asked time.Duration // when known was read
-	names []string      // that known answers for; nil: all
-	// created is those of known that were not there when an earlier look asked for the same names.
+	known   *knownTopics
+	asked   time.Duration     // when known was read
+	names   []string          // that known answers for; nil: all
+	members []metadata.Member // who read them then
+	// created is those of known that were not there when an earlier look was for them, by name or pattern.
 	created map[segment.TopicID]bool
+
+	old atomic.Bool // known is, as somebody has found out
 }
 
 // knownTopics are topics as strong reads showed them.
@@ -53,23 +57,59 @@ func (k *catalog) of(ctx context.Context, members []metadata.Member, fresh bool)
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
+	fresh = k.old.Swap(false) || fresh
 	if !fresh && k.known != nil && slices.Equal(names, k.names) && (names == nil) == (k.names == nil) && k.env.Mono()-k.asked < k.refresh {
 		return k.known, nil
 	}
 	asked := k.env.Mono()
 	known, err := k.read(ctx, names)
 	if err != nil {
+		k.old.Store(fresh)
 		return nil, err
 	}
-	created := map[segment.TopicID]bool{}
-	if k.known != nil && slices.Equal(names, k.names) && (names == nil) == (k.names == nil) {
-		for id := range known.byID {
-			created[id] = k.created[id] || k.known.byID[id] == nil
-		}
-	}
-	k.known, k.asked, k.names, k.created = known, asked, names, created
+	k.created = k.createdSince(known)
+	k.known, k.asked, k.names, k.members = known, asked, names, slices.Clone(members)
 	return known, nil
 }
+
+// createdSince is those of the topics now that an earlier look was for and did not find.
+func (k *catalog) createdSince(now *knownTopics) map[segment.TopicID]bool {
+	created := map[segment.TopicID]bool{}
+	for id := range now.byID {
+		created[id] = k.created[id]
+	}
+	for i := range k.members {
+		for id := range now.readBy(&k.members[i]) {
+			created[id] = created[id] || k.known.byID[id] == nil
+		}
+	}
+	return created
+}
+
+// covers tells whether the latest look was for all that a member with this subscription reads.
+func (k *catalog) covers(c *Config) bool {
+	return k.known != nil && (k.names == nil || c.Pattern == "" && !slices.ContainsFunc(c.Topics, func(name string) bool {
+		_, asked := slices.BinarySearch(k.names, name)
+		return !asked
+	}))
+}
+
+// Topics is the names of the topics that the member reads, as the latest look at the topics shows them. ok is false if it was not for all of them, as before the
+// first Tick. It belongs to who calls Tick.
+func (m *Member) Topics() (names map[segment.TopicID]string, ok bool) {
+	if !m.catalog.covers(&m.config) {
+		return nil, false
+	}
+	names = map[segment.TopicID]string{}
+	self := metadata.Member{Topics: slices.Sorted(slices.Values(m.config.Topics)), Pattern: m.config.Pattern}
+	for id := range m.catalog.known.readBy(&self) {
+		names[id] = m.catalog.known.byID[id].Name
+	}
+	return names, true
+}
+
+// LookAgain has the next Tick look at the topics, whenever it has last done so: one was found to be gone.
+func (m *Member) LookAgain() { m.catalog.old.Store(true) }
 
 func (k *catalog) read(ctx context.Context, names []string) (*knownTopics, error) {
 	known := &knownTopics{byName: map[string]*metadata.Topic{}, byID: map[segment.TopicID]*metadata.Topic{}}
@@ -102,16 +142,24 @@ func (k *catalog) read(ctx context.Context, names []string) (*knownTopics, error
 	return known, nil
 }
 
-// readBy yields the topics that a member reads. A pattern that this build cannot read matches none: another member's must not stop the group.
+// readBy yields the topics that a member reads.
 func (k *knownTopics) readBy(m *metadata.Member) iter.Seq[segment.TopicID] {
 	return func(yield func(segment.TopicID) bool) {
-		pattern, _ := compile(m.Pattern)
+		reads := Reads(m)
 		for _, name := range slices.Sorted(maps.Keys(k.byName)) {
-			_, named := slices.BinarySearch(m.Topics, name)
-			if (named || pattern != nil && pattern.MatchString(name)) && !yield(k.byName[name].ID) {
+			if reads(name) && !yield(k.byName[name].ID) {
 				return
 			}
 		}
+	}
+}
+
+// Reads tells which topics a member reads. A pattern that this build cannot read matches none: another member's must not stop the group.
+func Reads(m *metadata.Member) func(topic string) bool {
+	pattern, _ := compile(m.Pattern)
+	return func(topic string) bool {
+		_, named := slices.BinarySearch(m.Topics, topic)
+		return named || pattern != nil && pattern.MatchString(topic)
 	}
 }
 
