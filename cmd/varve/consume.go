@@ -36,11 +36,21 @@ Positions are earliest, latest (or end), an OFFSET, or a TIME in RFC 3339: the f
 
 With --group it is a member of that group: members share the partitions of their topics, and each goes on where the group has committed.
 --from is then for partitions in which the group has committed nothing: earliest, latest, a TIME, or fail, which makes them an error. Records are
-committed after they are printed, so each is printed at least once: what a member that was killed had not committed comes again. Without
---follow it ends when the group has read all that was there at the start; records that other members have are waited for.`,
+committed after they are printed, so each is printed at least once: what a member that was killed had not committed comes again. One that cannot
+print, since nobody reads from the pipe behind it, commits nothing meanwhile and stays a member; a partition that is to go to another member goes
+after 30 s, and what was not committed of it comes again there. Without --follow it ends when the group has read all that was there at the start;
+records that other members have are waited for.
+
+A topic that is deleted is left out from then on, with a line on stderr, and one of its name that is created later is read from its start. When
+none is left, --follow waits for one, and without it that is an error.`,
 		Example: "  varve consume flights --from 2001-02-01T00:00:00Z --to 2001-02-02T00:00:00Z --json\n  varve consume flights --partition 3 --from 100 --max 10\n" +
 			"  varve consume flights --group dashboards --follow",
 		RunE: func(c *cobra.Command, args []string) error {
+			for _, name := range []string{"group", "instance-id", "to"} {
+				if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return usagef("--%s is empty; leave it out if you want none", name)
+				}
+			}
 			if len(args) == 0 || len(args) > 1 && o.group == "" {
 				return usagef("'%s' takes one TOPIC, or several with --group, %d given", c.CommandPath(), len(args))
 			}

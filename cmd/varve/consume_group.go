@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -56,11 +58,13 @@ type groupConsumer struct {
 	*app
 	consumeOptions
 	log       *sdk.Log
+	topics    []string
 	consumer  *sdk.Consumer
 	out       *bufio.Writer
 	shown     *counter
 	n         int                                     // records printed
 	left      map[sdk.TopicPartition]int64            // partitions that the group has not read yet up to their ends at the start; nil to follow
+	gone      map[string]bool                         // topics that were deleted before the group had read them that far
 	printed   map[sdk.TopicPartition]sdk.CommitOffset // and not committed
 	committed time.Duration                           // when, by the monotonic clock
 }
@@ -70,15 +74,15 @@ func (a *app) consumeInGroup(ctx context.Context, topics []string, o consumeOpti
 	if err != nil {
 		return err
 	}
-	g := &groupConsumer{app: a, consumeOptions: o, out: bufio.NewWriter(a.out), shown: a.count("read"),
-		printed: map[sdk.TopicPartition]sdk.CommitOffset{}, committed: a.env.Mono() - commitEvery}
+	g := &groupConsumer{app: a, consumeOptions: o, topics: slices.Compact(slices.Sorted(slices.Values(topics))), out: bufio.NewWriter(a.out), shown: a.count("read"),
+		gone: map[string]bool{}, printed: map[sdk.TopicPartition]sdk.CommitOffset{}, committed: a.env.Mono() - commitEvery}
 	g.shown.silent = g.shown.silent || a.outTerminal
 	return a.withLog(ctx, func(log *sdk.Log) error {
 		g.log = log
-		if done, err := g.ends(ctx, topics); done || err != nil {
+		if done, err := g.ends(ctx); done || err != nil {
 			return err
 		}
-		g.consumer, err = log.NewConsumer(ctx, o.group, topics, append(opts, sdk.OnRevoked(func(ctx context.Context, _ []sdk.TopicPartition) { g.commit(ctx) }))...)
+		g.consumer, err = log.NewConsumer(ctx, o.group, g.topics, append(opts, sdk.OnRevoked(g.revoked), sdk.OnLost(g.lost))...)
 		if err != nil {
 			return err
 		}
@@ -102,10 +106,46 @@ func (g *groupConsumer) OnTombstones(e sdk.TombstonesEvent) {
 		e.Topic, e.Partition, e.Offset, e.At.Format(time.RFC3339), e.To, e.Group)
 }
 
+// OnTopicGone implements sdk.TopicGoneHook.
+func (g *groupConsumer) OnTopicGone(e sdk.TopicGoneEvent) {
+	unread := false
+	maps.DeleteFunc(g.left, func(at sdk.TopicPartition, end int64) bool {
+		unread = unread || at.Topic == e.Topic && g.printed[at].Offset < end
+		return at.Topic == e.Topic
+	})
+	if unread {
+		g.gone[e.Topic] = true
+	}
+	if !g.follow && (!unread || len(g.gone) == len(g.topics)) { // nothing was to come of it, or the error at the end says it
+		return
+	}
+	goesOn := "the group goes on without it"
+	switch {
+	case e.Anew:
+		goesOn = "the group goes on with the new one of that name"
+	case e.Left == 0:
+		goesOn = "no other is left to read, and one of that name is waited for"
+	}
+	g.shown.clear()
+	g.note("varve: topic %s was deleted: %s", e.Topic, goesOn)
+}
+
+func (g *groupConsumer) revoked(ctx context.Context, all []sdk.TopicPartition) {
+	g.commit(ctx)
+	g.lost(ctx, all)
+}
+
+// lost forgets what was printed of partitions, lest it be committed for what has the same name later: of a topic that was created anew, or after a reset.
+func (g *groupConsumer) lost(_ context.Context, all []sdk.TopicPartition) {
+	for _, at := range all {
+		delete(g.printed, at)
+	}
+}
+
 // ends finds out what is to be read: up to where the topics, which must exist, end now. done: the group has read all that already.
-func (g *groupConsumer) ends(ctx context.Context, topics []string) (done bool, err error) {
+func (g *groupConsumer) ends(ctx context.Context) (done bool, err error) {
 	left := map[sdk.TopicPartition]int64{}
-	for _, topic := range topics {
+	for _, topic := range g.topics {
 		offsets, err := g.log.Admin().Offsets(ctx, topic)
 		if err != nil {
 			return false, err
@@ -132,20 +172,13 @@ func (g *groupConsumer) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := map[string]bool{}
 	for _, p := range d.Partitions {
-		known[p.Topic] = true
 		if end, ok := g.left[p.TopicPartition]; ok && p.Committed >= 0 && max(p.Committed, p.Start) >= end {
 			delete(g.left, p.TopicPartition)
 		}
 	}
-	for tp := range g.left {
-		if known[tp.Topic] {
-			continue
-		}
-		if _, err := g.log.Admin().Topic(ctx, tp.Topic); err != nil { // it was deleted: there is nothing to wait for
-			return err
-		}
+	for _, topic := range d.Gone { // perhaps before the member ever knew of it
+		g.OnTopicGone(sdk.TopicGoneEvent{Topic: topic, Left: 1})
 	}
 	return nil
 }
@@ -185,11 +218,15 @@ func (g *groupConsumer) run(ctx context.Context) error {
 		case g.follow && passes(err):
 			g.shown.clear()
 			g.note("varve: %v; trying again", err)
+		case errors.Is(err, sdk.ErrTopicGone): // see OnTopicGone
 		default:
 			return err
 		}
 	}
 	g.shown.clear()
+	if len(g.gone) == len(g.topics) {
+		return &sdk.TopicsGoneError{Group: g.group, Topics: g.topics}
+	}
 	g.progress("%s", plural(g.n, "record", "records"))
 	return nil
 }

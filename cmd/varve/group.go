@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -58,6 +59,14 @@ func millis(ms int64) string {
 	return d.String()
 }
 
+// age is how old a partition's next record is, for people: to the second, since the clock that tells it is no better.
+func age(p *sdk.GroupPartition) string {
+	if p.Oldest.IsZero() {
+		return "-"
+	}
+	return (time.Duration(p.AgeMs) * time.Millisecond).Round(time.Second).String()
+}
+
 // used is how much of its retention a partition's next record has behind it.
 func used(p *sdk.GroupPartition) string {
 	if p.Oldest.IsZero() {
@@ -96,6 +105,16 @@ func sum(partitions []sdk.GroupPartition) (s sums) {
 		}
 	}
 	return s
+}
+
+// describeTopics says what is to be known of a group's topics besides their partitions.
+func describeTopics(out io.Writer, gone, added []string) {
+	for _, topic := range gone {
+		fmt.Fprintf(out, "topic %s is not there: deleted, or not created yet\n", topic)
+	}
+	for _, topic := range added {
+		fmt.Fprintf(out, "topic %s, as it is now, was created or grown since the plan was made, and is not read in whole yet\n", topic)
+	}
 }
 
 func (s sums) String() string {

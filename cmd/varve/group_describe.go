@@ -30,8 +30,12 @@ of life; at its TIMEOUT they take its partitions over.
 }
 
 const partitionHelp = `COMMITTED is the next record that the group is to read, none where it has committed nothing: there LAG counts from the start. OWNER is the member that
-reads it now. LAG is the records still to be read, LOST those that retention deleted before they were. AGE is that of the next record to be read, and
-RETENTION how much of its retention, of time or bytes, it has behind it: at 100% it is deleted. A warning on stderr names what is above 80%.`
+reads it now. LAG is the records still to be read, LOST those that retention deleted before they were. AGE is that of the next record to be read, right to
+a second: the table's service, by whose clock it is, tells whole seconds. RETENTION is how much of its retention, of time or bytes, that record has
+behind it: at 100% it is deleted. A warning on stderr names what is above 80%.
+
+A line each names topics that the group's members are to read and that are not there, and those of which they do not read all yet: created, created anew
+or grown, they are noticed within 10 s, or a heartbeat where those are rarer.`
 
 func (a *app) groupDescribe(ctx context.Context, name string, json bool) error {
 	return a.withLog(ctx, func(log *sdk.Log) error {
@@ -45,10 +49,11 @@ func (a *app) groupDescribe(ctx context.Context, name string, json bool) error {
 		}
 		out := bufio.NewWriter(a.out)
 		fmt.Fprintf(out, "group %s  created %s  generation %d  members %d  %v\n", d.Name, d.Created.UTC().Format(time.RFC3339), d.Generation, len(d.Members), sum(d.Partitions))
+		describeTopics(out, d.Gone, d.New)
 		describeMembers(out, d.Members)
 		var rows [][]any
 		for _, p := range d.Partitions {
-			rows = append(rows, []any{p.Topic, p.Partition, offset(p.Committed), dash(p.Owner), p.Start, p.End, p.Lag, p.Lost, millis(p.AgeMs), used(&p)})
+			rows = append(rows, []any{p.Topic, p.Partition, offset(p.Committed), dash(p.Owner), p.Start, p.End, p.Lag, p.Lost, age(&p), used(&p)})
 		}
 		fmt.Fprintln(out)
 		table(out, "TOPIC PARTITION COMMITTED OWNER START END LAG LOST AGE RETENTION", rows)

@@ -30,7 +30,7 @@ func (a *app) groupResetCommand() *cobra.Command {
 where it is negative, and stays within the partition. Where the log was repaired, an OFFSET that stands for no record any more is refused, and
 everything else passes such offsets.
 
-Everything is checked before anything is changed. --dry-run changes nothing and prints what the run prints, but for the first line. While members
+Everything is checked before anything is changed. --dry-run changes nothing and prints what the run prints, and on stderr that nothing is changed. While members
 live it is refused, or with --force their partitions are taken away: they go on at the new offsets, and what they commit late is refused.`,
 		Example: "  varve group reset dashboards --to 2001-02-01T00:00:00Z --topic flights --dry-run\n  varve group reset dashboards --shift -1000 --topic flights --partition 3",
 		RunE:    func(c *cobra.Command, args []string) error { return a.groupReset(c.Context(), args[0], o) },
@@ -51,7 +51,6 @@ live it is refused, or with --force their partitions are taken away: they go on 
 // resetReport is what a reset did, or would do.
 type resetReport struct {
 	Group   string             `json:"group"`
-	DryRun  bool               `json:"dry_run"`
 	Changes []sdk.OffsetChange `json:"changes"`
 }
 
@@ -70,15 +69,14 @@ func (a *app) groupReset(ctx context.Context, name string, o groupResetOptions) 
 		if err != nil {
 			return err
 		}
+		if o.dryRun {
+			defer a.note("dry run: nothing is changed")
+		}
 		if o.json {
-			return a.printJSON(resetReport{name, o.dryRun, changes})
+			return a.printJSON(resetReport{name, changes})
 		}
 		out := bufio.NewWriter(a.out)
-		does := "reset"
-		if o.dryRun {
-			does = "dry run, nothing is changed:"
-		}
-		fmt.Fprintf(out, "%s group %s, %s\n", does, name, plural(len(changes), "partition", "partitions"))
+		fmt.Fprintf(out, "reset group %s, %s\n", name, plural(len(changes), "partition", "partitions"))
 		var rows [][]any
 		for _, c := range changes {
 			rows = append(rows, []any{c.Topic, c.Partition, offset(c.From), c.To})

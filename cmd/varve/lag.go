@@ -32,6 +32,8 @@ type groupLag struct {
 	Group      string               `json:"group"`
 	Sum        sums                 `json:"sum"`
 	Partitions []sdk.GroupPartition `json:"partitions"`
+	Gone       []string             `json:"gone_topics,omitempty"`
+	New        []string             `json:"new_topics,omitempty"`
 }
 
 func (a *app) lag(ctx context.Context, names []string, json bool) error {
@@ -52,9 +54,10 @@ func (a *app) lag(ctx context.Context, names []string, json bool) error {
 				fmt.Fprintln(out)
 			}
 			fmt.Fprintf(out, "group %s  %v\n", l.Group, l.Sum)
+			describeTopics(out, l.Gone, l.New)
 			var rows [][]any
 			for _, p := range l.Partitions {
-				rows = append(rows, []any{p.Topic, p.Partition, offset(p.Committed), p.End, p.Lag, p.Lost, millis(p.AgeMs), used(&p)})
+				rows = append(rows, []any{p.Topic, p.Partition, offset(p.Committed), p.End, p.Lag, p.Lost, age(&p), used(&p)})
 			}
 			table(out, "TOPIC PARTITION COMMITTED END LAG LOST AGE RETENTION", rows)
 		}
@@ -80,7 +83,7 @@ func lags(ctx context.Context, admin *sdk.Admin, names []string) ([]groupLag, er
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, groupLag{name, sum(d.Partitions), d.Partitions})
+		all = append(all, groupLag{name, sum(d.Partitions), d.Partitions, d.Gone, d.New})
 	}
 	return all, nil
 }
