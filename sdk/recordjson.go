@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/varvelog/varve/internal/wire"
 )
 
 // recordJSON is the one JSON form of a record, for the command line and for HTTP; docs/record-json.md describes it. Of each pair of fields, text and base64,
@@ -34,6 +36,9 @@ type headerJSON struct {
 	Value       *string `json:"value,omitempty"`
 	ValueBase64 *string `json:"value_base64,omitempty"`
 }
+
+// recordNames are the names in a record's JSON, of its headers too.
+var recordNames = []string{"topic", "partition", "offset", "timestamp", "key", "key_base64", "value", "value_base64", "headers", "name", "name_base64"}
 
 // MarshalJSON writes the record as one JSON object, as docs/record-json.md has it. What UnmarshalJSON makes of it equals the record, its timestamp to the millisecond.
 func (r Record) MarshalJSON() ([]byte, error) {
@@ -58,10 +63,14 @@ func (r Record) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Everything but the shape may be left out: a key or value that is not there is null, a timestamp zero. A field that is
-// not known, given twice over as text and base64, or text that JSON cannot carry unchanged is a *FieldError.
+// not known, to the letter, or given twice, also as text and as base64, or text that JSON cannot carry unchanged is a *FieldError.
 func (r *Record) UnmarshalJSON(b []byte) error {
 	if err := checkText(b); err != nil {
 		return err
+	}
+	var name *wire.NameError
+	if errors.As(wire.Names(b, recordNames...), &name) {
+		return &FieldError{Field: "field", Value: name.Name, Valid: name.Valid}
 	}
 	var j recordJSON
 	dec := json.NewDecoder(bytes.NewReader(b))
