@@ -12,13 +12,14 @@ import (
 	"github.com/varvelog/varve/segment"
 )
 
-// Names and defaults of a topic's configuration, which are Kafka's.
+// Names and defaults of a topic's configuration, which are Kafka's but for Isolate.
 const (
 	RetentionMs     = "retention.ms"
 	RetentionBytes  = "retention.bytes"
 	CleanupPolicy   = "cleanup.policy"
 	MaxMessageBytes = "max.message.bytes"
 	TimestampType   = "message.timestamp.type"
+	Isolate         = "isolate"
 
 	DefaultRetention       = 7 * 24 * time.Hour
 	DefaultMaxMessageBytes = 1 << 20
@@ -33,6 +34,7 @@ type TopicConfig struct {
 	CleanupPolicy   string        // "delete", "compact" or "compact,delete"
 	MaxMessageBytes int           // largest record, by segment.RecordSize
 	TimeType        segment.TimeType
+	Isolate         bool // no segment holds records of this topic and of another; it stays as it was when the topic was created
 }
 
 // DefaultTopicConfig is seven days, no size limit, delete, 1 MiB, the producers' timestamps.
@@ -81,13 +83,17 @@ func (c TopicConfig) Map() map[string]string {
 	if c.TimeType == segment.LogAppendTime {
 		kind = "LogAppendTime"
 	}
-	return map[string]string{
+	m := map[string]string{
 		RetentionMs:     strconv.FormatInt(ms, 10),
 		RetentionBytes:  strconv.FormatInt(c.RetentionBytes, 10),
 		CleanupPolicy:   c.CleanupPolicy,
 		MaxMessageBytes: strconv.Itoa(c.MaxMessageBytes),
 		TimestampType:   kind,
 	}
+	if c.Isolate {
+		m[Isolate] = "true"
+	}
+	return m
 }
 
 // Set changes one value by Kafka's name. An unknown name or a value out of range is a *FieldError.
@@ -133,9 +139,16 @@ func (c *TopicConfig) Set(name, value string) error {
 		default:
 			err = &FieldError{Field: name, Value: value, Valid: "CreateTime or LogAppendTime"}
 		}
+	case Isolate:
+		switch value {
+		case "true", "false":
+			c.Isolate = value == "true"
+		default:
+			err = &FieldError{Field: name, Value: value, Valid: "true or false"}
+		}
 	default:
 		err = &FieldError{Field: "config name", Value: name,
-			Valid: fmt.Sprintf("%s, %s, %s, %s or %s", RetentionMs, RetentionBytes, CleanupPolicy, MaxMessageBytes, TimestampType)}
+			Valid: fmt.Sprintf("%s, %s, %s, %s, %s or %s", RetentionMs, RetentionBytes, CleanupPolicy, MaxMessageBytes, TimestampType, Isolate)}
 	}
 	return err
 }

@@ -94,6 +94,21 @@ func (t *Topic) Partition(at Place) (p int, ok bool) {
 // Class is the retention class that the topic's segments go to.
 func (t *Topic) Class() segment.Class { return t.Config.Class() }
 
+// Sharing is what topics have to have in common for their records to share an intake segment. Archive segments are of one topic each.
+type Sharing struct {
+	Class segment.Class
+	Alone segment.TopicID // of an isolated topic, which shares with nobody; else ""
+}
+
+// Sharing is with which topics the topic shares segments.
+func (t *Topic) Sharing() Sharing {
+	s := Sharing{Class: t.Class()}
+	if t.Config.Isolate {
+		s.Alone = t.ID
+	}
+	return s
+}
+
 // Entry is one commit's part in a lane: which segment, and which of its bytes belong to which slot.
 type Entry struct {
 	ID    segment.ID

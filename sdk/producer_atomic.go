@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/metadata/lane"
 )
 
-// AppendAtomic appends the records, to any partitions of any topics of one retention class, all or none: one
+// AppendAtomic appends the records, to any partitions of any topics of one retention class, or of one isolated topic, all or none: one
 // transaction of the table, which costs twice the write units of plain commits and is fit for lanes under about 20
 // commits per second; conflicts up to the delivery deadline end in ErrContended. Partitions are chosen as for Produce.
 // It goes out at once and keeps no order with records that were produced before and are not settled: Flush first where
@@ -61,14 +62,17 @@ func (p *Producer) gatherTogether(ctx context.Context, records []*Record, w *wai
 	return nil, err
 }
 
-// oneClass refuses topics of several retention classes: the segment can be in only one of them, and would be deleted
-// too early or too late for the others.
+// oneClass refuses topics that share no segment: of several retention classes, as the segment can be in only one of them, and would be deleted
+// too early or too late for the others; and an isolated one with others.
 func (f *flush) oneClass() error {
 	first := f.batches[0].at.topic.row
 	for _, b := range f.batches {
 		if row := b.at.topic.row; row.Class() != first.Class() {
 			return &FieldError{Topic: row.Name, Field: "retention class", Value: row.Class().String(),
 				Valid: fmt.Sprintf("that of topic %q, %s", first.Name, first.Class())}
+		} else if row.Sharing() != first.Sharing() {
+			return &FieldError{Topic: row.Name, Field: metadata.Isolate, Value: strconv.FormatBool(row.Config.Isolate),
+				Valid: fmt.Sprintf("records of one topic together, since %q or %q shares segments with none", row.Name, first.Name)}
 		}
 	}
 	return nil

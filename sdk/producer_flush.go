@@ -11,7 +11,7 @@ import (
 	"github.com/varvelog/varve/segment"
 )
 
-// flush is what was accepted between two cuts. It becomes one segment for each retention class in it. Guarded by
+// flush is what was accepted between two cuts. It becomes one segment for each retention class in it, and for each isolated topic. Guarded by
 // Producer.mu, except for the channels and what its own goroutine uses alone.
 type flush struct {
 	batches   []*batch
@@ -71,8 +71,8 @@ type pending struct {
 type lanePart struct {
 	ticket  ticket
 	batches []*batch // ascending by slot
-	class   segment.Class
-	version int64   // of the topic row that the class is from
+	sharing metadata.Sharing
+	version int64   // of the topic row that the sharing is from
 	latest  []int64 // largest timestamp of each slot, ms
 	failed  bool    // the ticket was given back
 }
@@ -250,7 +250,7 @@ func split(batches []*batch) (parts []*lanePart) {
 			n++
 		}
 		row := live[0].at.topic.row
-		parts = append(parts, &lanePart{batches: live[:n:n], class: row.Class(), version: row.Version})
+		parts = append(parts, &lanePart{batches: live[:n:n], sharing: row.Sharing(), version: row.Version})
 		live = live[n:]
 	}
 	return parts

@@ -9,7 +9,6 @@ import (
 
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/metadata/lane"
-	"github.com/varvelog/varve/segment"
 )
 
 // onceRequest is one AppendOnce on its way. Its batches go and come back together.
@@ -142,17 +141,17 @@ func (p *Producer) runOnce(ctx context.Context, f *flush) {
 	p.room.give(flushRoom)
 }
 
-// groups is which requests share a segment: those of one retention class, or each none.
+// groups is which requests share a segment: those whose topics do, or each none.
 func (p *Producer) groups(requests []*onceRequest, singly bool) (all [][]*onceRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	by := map[segment.Class]int{}
+	by := map[metadata.Sharing]int{}
 	for _, r := range requests {
-		class := r.batches[0].at.topic.row.Class()
-		i, ok := by[class]
+		sharing := r.batches[0].at.topic.row.Sharing()
+		i, ok := by[sharing]
 		if !ok || singly {
 			i = len(all)
-			by[class] = i
+			by[sharing] = i
 			all = append(all, nil)
 		}
 		all[i] = append(all[i], r)

@@ -16,7 +16,7 @@ import (
 	"github.com/varvelog/varve/segment/store"
 )
 
-// upload is one segment of a flush: the parts of one retention class.
+// upload is one segment of a flush: the parts that share one.
 type upload struct {
 	parts   []*lanePart
 	records int
@@ -49,7 +49,7 @@ func (p *Producer) send(ctx context.Context, f *flush) []*upload {
 			continue
 		}
 		i := 0
-		for i < len(uploads) && uploads[i].parts[0].class != part.class {
+		for i < len(uploads) && uploads[i].parts[0].sharing != part.sharing {
 			i++
 		}
 		if i == len(uploads) {
@@ -99,7 +99,7 @@ func (p *Producer) sendSegment(ctx context.Context, f *flush, u *upload) {
 
 // seal compresses the batches into a segment under a new id, and returns what each part is in it. How large it came out decides where it will be stored.
 func (p *Producer) seal(f *flush, u *upload) (segments []*lane.Segment, err error) {
-	u.id, u.minted = p.ids.mint(u.parts[0].class, segment.ID{})
+	u.id, u.minted = p.ids.mint(u.parts[0].sharing.Class, segment.ID{})
 	u.builder = segmentBuilders.Get().(*segment.Builder)
 	u.builder.Reset(segment.Intake, p.log.identity.Log)
 	options := segment.DefaultBatchOptions()

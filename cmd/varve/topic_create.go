@@ -30,7 +30,7 @@ commit together, so many partitions are cheap.`,
 	}
 	c.Flags().IntVar(&o.partitions, "partitions", o.partitions, "number of partitions")
 	c.Flags().IntVar(&o.laneWidth, "lane-width", o.laneWidth, "partitions sequenced together, 1 to 64; fewer carry more commits and cost more")
-	c.Flags().StringArrayVar(&o.config, "config", nil, configHelp)
+	c.Flags().StringArrayVar(&o.config, "config", nil, configHelp+"; isolate=true keeps the topic's records in segments of their own, for good")
 	c.Flags().BoolVar(&o.json, "json", false, "print the topic as JSON")
 	return c
 }

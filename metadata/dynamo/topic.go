@@ -140,7 +140,7 @@ func (f *fields) settings() metadata.TopicConfig {
 		f.bad(attrSettings, metadata.ErrCorrupt, "is %s, not a map", typeName(f.item[attrSettings]))
 		return c
 	}
-	known := c.Map()
+	known := metadata.TopicConfig{Isolate: true}.Map() // all names
 	for name, v := range m.Value {
 		s, ok := v.(*types.AttributeValueMemberS)
 		if _, knows := known[name]; !knows {

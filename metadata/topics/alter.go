@@ -74,6 +74,10 @@ func (k *Keeper) altered(now *metadata.Topic, c Change) (*metadata.Topic, error)
 	if err := next.Config.SetAll(now.Name, c.Set); err != nil {
 		return nil, err
 	}
+	if next.Config.Isolate != now.Config.Isolate {
+		return nil, &metadata.FieldError{Topic: now.Name, Field: metadata.Isolate, Value: strconv.FormatBool(next.Config.Isolate),
+			Valid: fmt.Sprintf("%t, as when the topic was created: what is stored does not change its segments", now.Config.Isolate)}
+	}
 	if c.Partitions != 0 && c.Partitions != now.Partitions {
 		if err := k.grow(&next, c); err != nil {
 			return nil, err
