@@ -26,7 +26,8 @@ type NewTopic struct {
 	Partitions int
 	// LaneWidth is how many partitions are sequenced together, 1 to 64; default 64. Narrower lanes carry more commits per second and cost more.
 	LaneWidth int
-	// Config is by Kafka's names: retention.ms (default 7 days), retention.bytes, cleanup.policy, max.message.bytes (default 1 MiB), message.timestamp.type.
+	// Config is by Kafka's names: retention.ms (default 7 days), retention.bytes, cleanup.policy, max.message.bytes (default 1 MiB), message.timestamp.type;
+	// and isolate (true or false), which cannot be altered: segments of the topic hold no other topic's records.
 	Config map[string]string
 }
 
@@ -87,7 +88,11 @@ func (a *Admin) CreateTopic(ctx context.Context, n NewTopic) (*Topic, error) {
 // Topic describes the topic by its row alone, which is one read; DescribeTopic says more. ErrUnknownTopic if there is none.
 func (a *Admin) Topic(ctx context.Context, name string) (*Topic, error) {
 	if a.log.remote != nil {
-		return a.log.remote.describe(ctx, a.log, name)
+		t, err := a.log.remote.describe(ctx, a.log, name)
+		if err != nil {
+			return nil, err
+		}
+		return t.public(), nil
 	}
 	t, err := a.topic(ctx, name)
 	if err != nil {
@@ -181,9 +186,9 @@ func (a *Admin) topic(ctx context.Context, name string) (*metadata.Topic, error)
 	return t, nil
 }
 
-// place reads a topic's row and finds the partition's place.
-func (a *Admin) place(ctx context.Context, topic string, partition int) (metadata.Place, error) {
-	if err := a.log.direct("delete records, read or set a fencing token"); err != nil {
+// place reads a topic's row and finds the partition's place, for what needs the table.
+func (a *Admin) place(ctx context.Context, topic string, partition int, what string) (metadata.Place, error) {
+	if err := a.log.direct(what); err != nil {
 		return metadata.Place{}, err
 	}
 	t, err := a.topic(ctx, topic)

@@ -33,7 +33,7 @@ type Description struct {
 // DescribeTopic describes a topic by strong reads: two requests per lane, and a third for lanes that have spilled.
 func (a *Admin) DescribeTopic(ctx context.Context, name string) (*Description, error) {
 	if a.log.remote != nil {
-		t, err := a.Topic(ctx, name)
+		t, err := a.log.remote.describe(ctx, a.log, name)
 		if err != nil {
 			return nil, err
 		}
@@ -121,16 +121,13 @@ func (a *Admin) Offsets(ctx context.Context, topic string) ([]PartitionOffsets, 
 	if err != nil {
 		return nil, err
 	}
-	if a.log.remote != nil {
-		return a.log.remote.offsets(ctx, topic)
-	}
 	all, err := a.log.offsets(ctx, t)
 	if err != nil {
 		return nil, inTopic(topic, err)
 	}
 	offsets := make([]PartitionOffsets, len(all))
 	for p := range all {
-		offsets[p] = all[p].PartitionOffsets
+		offsets[p] = all[p].public()
 	}
 	return offsets, nil
 }
@@ -138,7 +135,7 @@ func (a *Admin) Offsets(ctx context.Context, topic string) ([]PartitionOffsets, 
 // DeleteRecords moves the partition's log start up to before: what is below is not read any more, and its space is won back in time. It returns the
 // log start, which is higher if it was higher. A *RangeError (ErrOutOfRange) if before is past the end.
 func (a *Admin) DeleteRecords(ctx context.Context, topic string, partition int, before int64) (start int64, err error) {
-	at, err := a.place(ctx, topic, partition)
+	at, err := a.place(ctx, topic, partition, "delete records")
 	if err != nil {
 		return 0, err
 	}
@@ -163,7 +160,7 @@ func (a *Admin) DeleteRecords(ctx context.Context, topic string, partition int, 
 // name the new token (TokenIs) or none are accepted. ErrChanged: the token is not from, which includes the case that the answer to this very
 // call was lost and repeated; nobody who gets nil shares a token with somebody else. Read it with Fence, and raise it again.
 func (a *Admin) SetFence(ctx context.Context, topic string, partition int, from, to int64) error {
-	at, err := a.place(ctx, topic, partition)
+	at, err := a.place(ctx, topic, partition, "set a fencing token")
 	if err != nil {
 		return err
 	}
@@ -178,7 +175,7 @@ func (a *Admin) SetFence(ctx context.Context, topic string, partition int, from,
 
 // Fence reads the partition's fencing token strongly; 0 if it was never set.
 func (a *Admin) Fence(ctx context.Context, topic string, partition int) (int64, error) {
-	at, err := a.place(ctx, topic, partition)
+	at, err := a.place(ctx, topic, partition, "read a fencing token")
 	if err != nil {
 		return 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -222,7 +223,7 @@ func TestDeleteRecords(t *testing.T) {
 	produce(t, log, "t", 1, 0, 1)
 	offsets, err := admin.Offsets(t.Context(), "t")
 	want := []sdk.PartitionOffsets{{Partition: 0, Start: 0, End: 10}, {Partition: 1, Start: 10, End: 11}}
-	if err != nil || !slices.Equal(offsets, want) {
+	if err != nil || !reflect.DeepEqual(offsets, want) {
 		t.Errorf("%+v, %v", offsets, err)
 	}
 }

@@ -481,8 +481,11 @@ type Links struct {
 	Start, End int64 // of the partition
 }
 
-// maxLinks is how many extents one call names.
-const maxLinks = 256
+// maxLinks is how many extents one call names, maxInline how many bytes of them it has itself.
+const (
+	maxLinks  = 256
+	maxInline = 3 << 20
+)
 
 // Links returns the extents from the offset on, up to maxBytes of them and one at least, each with a link that lives as long as store.MaxLinkLifetime at most. An
 // object that is gone when its link is used, by 404, was replaced or has expired: asking again tells. ErrNotSupported where the store has no links.
@@ -507,16 +510,19 @@ func (r *BatchReader) links(ctx context.Context, t *metadata.Topic, from []ReadF
 	if err := b.outside(t); err != nil {
 		return nil, err
 	}
-	x := &Links{Next: b.Next, Start: b.Start, End: b.End}
+	x, inline := &Links{Next: b.Next, Start: b.Start, End: b.End}, int64(maxInline)
 	for c := walk.At(t, b.Partition, b.Next).Within(); ; {
 		extents, next, err := r.log.walker.Next(ctx, c)
 		for err == nil && len(extents) > 0 {
 			e := extents[0]
-			if len(x.Extents) > 0 && (e.Bytes > maxBytes || len(x.Extents) == maxLinks) {
+			if len(x.Extents) > 0 && (e.Bytes > maxBytes || len(x.Extents) == maxLinks || e.ID.Place() == segment.InTable && e.Bytes > inline) {
 				return x, nil
 			}
 			if err = r.link(ctx, x, e); err == nil {
 				maxBytes -= e.Bytes
+				if e.ID.Place() == segment.InTable {
+					inline -= e.Bytes
+				}
 				extents = extents[1:]
 			} else if errors.Is(err, store.ErrNotExist) {
 				extents, next, err = r.log.refetch(ctx, t, c.To(x.Next), e, err)

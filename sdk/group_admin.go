@@ -59,8 +59,11 @@ type GroupDescription struct {
 
 // ListGroups returns the names of all groups, ascending.
 func (a *Admin) ListGroups(ctx context.Context) ([]string, error) {
-	if err := a.log.direct("list groups"); err != nil {
+	if err := a.log.live(); err != nil {
 		return nil, err
+	}
+	if a.log.remote != nil {
+		return a.log.remote.groups(ctx)
 	}
 	names := []string{}
 	for after, more := "", true; more; {
@@ -83,6 +86,15 @@ func (a *Admin) ListGroups(ctx context.Context) ([]string, error) {
 func (a *Admin) DescribeGroup(ctx context.Context, name string, start Position) (*GroupDescription, error) {
 	if start.kind != earliest && start.kind != latest {
 		return nil, &FieldError{Field: "start", Value: start.String(), Valid: "Earliest or Latest"}
+	}
+	if err := metadata.ValidateName("group", name); err != nil {
+		return nil, err
+	}
+	if err := a.log.live(); err != nil {
+		return nil, err
+	}
+	if a.log.remote != nil {
+		return a.log.remote.describeGroup(ctx, name, start)
 	}
 	v, err := a.groupView(ctx, name)
 	if err != nil {
@@ -116,12 +128,6 @@ type groupView struct {
 }
 
 func (a *Admin) groupView(ctx context.Context, name string) (*groupView, error) {
-	if err := metadata.ValidateName("group", name); err != nil {
-		return nil, err
-	}
-	if err := a.log.direct("describe, reset or delete a group"); err != nil {
-		return nil, err
-	}
 	group, err := a.log.table.Group(ctx, name)
 	if errors.Is(err, ErrUnknownGroup) {
 		return nil, fmt.Errorf("group %q: %w", name, ErrUnknownGroup)
@@ -212,6 +218,9 @@ func (v *groupView) idle() error {
 // DeleteGroup removes the group and all that it has committed. While members live it is refused, unless force is set; then they lose their partitions and
 // begin the group anew at their next heartbeat.
 func (a *Admin) DeleteGroup(ctx context.Context, name string, force bool) error {
+	if err := a.changeGroup(name, "delete a group"); err != nil {
+		return err
+	}
 	v, err := a.groupView(ctx, name)
 	if err == nil && !force {
 		err = v.idle()
@@ -222,4 +231,12 @@ func (a *Admin) DeleteGroup(ctx context.Context, name string, force bool) error 
 		}
 	}
 	return err
+}
+
+// changeGroup is an error unless what can be done to a group of the name.
+func (a *Admin) changeGroup(name, what string) error {
+	if err := metadata.ValidateName("group", name); err != nil {
+		return err
+	}
+	return a.log.direct(what)
 }

@@ -131,5 +131,8 @@ func remoteGroupError(group, topic string, err error) error {
 	if r := outside(topic, partition, number(e.said.Offset), err); r != nil {
 		return r
 	}
+	if topic == "" {
+		return fmt.Errorf("group %q: %w", group, err)
+	}
 	return fmt.Errorf("group %q, topic %q: %w", group, topic, err)
 }

@@ -37,6 +37,9 @@ type OffsetChange struct {
 // ResetGroup changes what a group has committed and returns the changes. Everything is checked first: an unknown topic or partition, or an offset outside one
 // or in a cut (*RangeError with the valid ranges), changes nothing. A dry run returns exactly what the run does if nothing is appended or deleted between them.
 func (a *Admin) ResetGroup(ctx context.Context, reset GroupReset) ([]OffsetChange, error) {
+	if err := a.changeGroup(reset.Group, "reset a group"); err != nil {
+		return nil, err
+	}
 	v, err := a.groupView(ctx, reset.Group)
 	if err != nil {
 		return nil, err

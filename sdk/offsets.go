@@ -19,12 +19,30 @@ type PartitionOffsets struct {
 	Partition int   `json:"partition"`
 	Start     int64 `json:"start"`
 	End       int64 `json:"end"`
+	// Cuts are the ranges, ascending, that repairs of the log have cut out: offsets in them were given and stand for no record any more.
+	Cuts []OffsetRange `json:"cuts,omitempty"`
+}
+
+// OffsetRange is the offsets [From, To).
+type OffsetRange struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }
 
 // bounds is a partition's offsets, and its cuts.
 type bounds struct {
-	PartitionOffsets
-	cuts metadata.Cuts
+	Partition  int
+	Start, End int64
+	cuts       metadata.Cuts
+}
+
+// public is the bounds as users see them.
+func (b *bounds) public() PartitionOffsets {
+	o := PartitionOffsets{Partition: b.Partition, Start: b.Start, End: b.End}
+	for _, c := range b.cuts {
+		o.Cuts = append(o.Cuts, OffsetRange{c.From, c.To})
+	}
+	return o
 }
 
 // parallelReads is how many lanes or partitions are asked about at once where many are.
@@ -32,6 +50,9 @@ const parallelReads = 8
 
 // offsets returns start, end and cuts of all partitions of the topic, in order, as strong reads show them: one of the state and one of the head per lane.
 func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]bounds, error) {
+	if l.remote != nil {
+		return l.remote.offsets(ctx, t)
+	}
 	offsets := make([]bounds, t.Partitions)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelReads)
@@ -43,7 +64,7 @@ func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]bounds, error) 
 			}
 			for slot := range metadata.Slot(metadata.SlotsPerLane) {
 				if p, ok := t.Partition(metadata.Place{Lane: lane, Slot: slot}); ok {
-					offsets[p] = bounds{PartitionOffsets{p, state.Starts[slot], head.Ends[slot]}, state.SlotCuts(slot)}
+					offsets[p] = bounds{p, state.Starts[slot], head.Ends[slot], state.SlotCuts(slot)}
 				}
 			}
 			return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/varvelog/varve/metadata"
 )
 
-// remote is a log that is reached over HTTP, through the functions produce and fetch or the local server (docs/http.md). It does what they do: produce,
+// remote is a log that is reached over HTTP, through the functions produce and fetch or the local server (docs/openapi.yaml). It does what they do: produce,
 // read, and answer for topics, offsets and what groups have committed. Everything else takes the table and the bucket themselves.
 type remote struct {
 	client *client

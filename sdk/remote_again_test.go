@@ -66,6 +66,14 @@ func TestRemote_Again(t *testing.T) {
 		{"BR53_WhatCouldNotBeReadIsNotAnAnswer", TestBR53_WhatCouldNotBeReadIsNotAnAnswer},
 		{"ReaderOfADeletedTopic", TestReaderOfADeletedTopic},
 		{"ReaderRefusesNonsense", TestReaderRefusesNonsense},
+		{"ReplayStopsAtTheBarrierAndHandsOver", TestReplayStopsAtTheBarrierAndHandsOver},
+		{"ReplayResumes", TestReplayResumes},
+		{"ReplayFilter", TestReplayFilter},
+		{"ReplayRefuses", TestReplayRefuses},
+		{"ReplayThroughTrouble", TestReplayThroughTrouble},
+		{"ReplayOfDamage", TestReplayOfDamage},
+		{"ReplayGivesUpAtOnce", TestReplayGivesUpAtOnce},
+		{"ReplayProgress", TestReplayProgress},
 	} {
 		t.Run(again.name, again.run)
 	}

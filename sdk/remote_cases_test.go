@@ -308,8 +308,27 @@ func TestRemote_Admin(t *testing.T) {
 	if err := far.CommitGroupOffsets(ctx, "g", "t", map[int]sdk.CommitOffset{4: {Offset: 4}}); !errors.As(err, &outside) || outside.End != 3 || outside.Partition != 4 {
 		t.Errorf("past the end: %v", err)
 	}
+	xl, err1 := far.ListGroups(ctx)
+	same("ListGroups", xl, []string{"g"}, err1)
+	if _, err := far.DescribeGroup(ctx, "nobody", sdk.Earliest); !errors.Is(err, sdk.ErrUnknownGroup) {
+		t.Errorf("no such group: %v", err)
+	}
 	c, err := f.near.NewConsumer(ctx, "g", []string{"t"})
 	f.must(err)
+	xg2, err1 := far.DescribeGroup(ctx, "g", sdk.Latest)
+	yg2, err2 := near.DescribeGroup(ctx, "g", sdk.Latest)
+	for _, d := range []*sdk.GroupDescription{xg2, yg2} { // ages are of the moment
+		for i := range d.Partitions {
+			d.Partitions[i].AgeMs, d.Partitions[i].Used = 0, 0
+		}
+		for i := range d.Members {
+			d.Members[i].QuietMs = 0
+		}
+	}
+	same("DescribeGroup", *xg2, *yg2, err1, err2)
+	if len(xg2.Members) != 1 || len(xg2.Partitions) != 5 || xg2.Partitions[4].Lag != 1 {
+		t.Errorf("group: %+v", xg2)
+	}
 	var active *sdk.GroupActiveError
 	if err := far.CommitGroupOffsets(ctx, "g", "t", map[int]sdk.CommitOffset{4: {Offset: 3}}); !errors.As(err, &active) || len(active.Members) != 1 {
 		t.Errorf("with a member: %v", err)
@@ -331,13 +350,10 @@ func TestRemote_Unsupported(t *testing.T) {
 		"SetFence":      admin.SetFence(ctx, "t", 0, 0, 1),
 		"Fence":         second(admin.Fence(ctx, "t", 0)),
 		"ReadSegment":   second(admin.ReadSegment(ctx, "x")),
-		"ListGroups":    second(admin.ListGroups(ctx)),
-		"DescribeGroup": second(admin.DescribeGroup(ctx, "g", sdk.Earliest)),
 		"ResetGroup":    second(admin.ResetGroup(ctx, sdk.GroupReset{Group: "g", To: sdk.ResetTo{Position: sdk.Earliest}})),
 		"DeleteGroup":   admin.DeleteGroup(ctx, "g", true),
 		"NewConsumer":   second(f.log.NewConsumer(ctx, "g", []string{"t"})),
 		"Handle":        f.log.Handle(ctx, "g", []string{"t"}, nil),
-		"NewReplay":     second(f.log.NewReplay(ctx, "t")),
 		"AppendIf":      p.AppendIf(ctx, "t", 0, []*sdk.Record{rec("t", "x")}, sdk.EndIs(0)),
 		"AppendAtomic":  p.AppendAtomic(ctx, rec("t", "x")),
 		"Prepare":       second(p.Prepare(ctx, rec("t", "x"))),
@@ -348,6 +364,13 @@ func TestRemote_Unsupported(t *testing.T) {
 		if !errors.As(err, &unsupported) || !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, sdk.ErrNotSupported) || !contains(err, "aws://") {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	f.create(f.near, sdk.NewTopic{Name: "compacted", Config: map[string]string{"cleanup.policy": "compact"}})
+	r, err := f.log.NewReplay(ctx, "compacted")
+	f.must(err)
+	var unsupported *sdk.UnsupportedError
+	if _, err := f.log.NewReplay(ctx, "compacted", sdk.ReplayResume(r.Checkpoint())); !errors.As(err, &unsupported) {
+		t.Errorf("resume: %v", err)
 	}
 	if b := f.log.Backend(); b.Table != nil || b.Store != nil {
 		t.Error("it has a backend")
@@ -362,3 +385,24 @@ func TestRemote_Unsupported(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// A list of more names than one answer has comes whole; one whose answers go round in a circle is an error.
+func TestRemote_Pages(t *testing.T) {
+	f := newFar(t)
+	var asked []string
+	answers := map[string]string{"": `{"groups":["a","b"],"more":true}`, "b": `{"groups":["c"],"more":true}`, "c": `{"groups":[]}`}
+	f.hop.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		after := r.URL.Query().Get("after")
+		asked = append(asked, after)
+		fmt.Fprint(w, answers[after])
+	})
+	names, err := f.log.Admin().ListGroups(ctx)
+	if got := fmt.Sprint(names, asked); err != nil || got != "[a b c] [ b c]" {
+		t.Errorf("%s, %v", got, err)
+	}
+	for _, answers["c"] = range []string{`{"groups":["b"],"more":true}`, `{"groups":[],"more":true}`, `{"more":true}`} {
+		if names, err := f.log.Admin().ListGroups(ctx); !errors.Is(err, sdk.ErrUnreachable) || names != nil {
+			t.Errorf("%s: %v, %v", answers["c"], names, err)
+		}
+	}
+}

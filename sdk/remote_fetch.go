@@ -68,14 +68,11 @@ func (s *remoteSource) attach() {}
 func (s *remoteSource) detach() {}
 
 func (s *remoteSource) resolve(ctx context.Context) error {
-	offsets, err := s.remote.offsets(ctx, s.topic.Name)
+	offsets, err := s.remote.offsets(ctx, s.topic)
 	if err != nil {
-		return err
+		return inTopic(s.topic.Name, err)
 	}
 	for _, p := range s.parts {
-		if p.id >= len(offsets) {
-			return fmt.Errorf("topic %q partition %d: %w: %w: no offsets of it", s.topic.Name, p.id, ErrUnreachable, errGarbage)
-		}
 		o := offsets[p.id]
 		s.known[p].end = o.End
 		if err := s.resolvePart(ctx, p, o.Start, o.End); err != nil {

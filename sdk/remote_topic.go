@@ -95,8 +95,8 @@ func (r *remote) get(ctx context.Context, op string, u *url.URL, query url.Value
 	return r.client.json(ctx, request{op: op, method: http.MethodGet, url: u}, into)
 }
 
-// describe is Admin.Topic.
-func (r *remote) describe(ctx context.Context, l *Log, name string) (*Topic, error) {
+// describe is Admin.Topic, with all that is told of it.
+func (r *remote) describe(ctx context.Context, l *Log, name string) (*remoteTopic, error) {
 	if err := l.live(); err != nil {
 		return nil, err
 	}
@@ -104,19 +104,19 @@ func (r *remote) describe(ctx context.Context, l *Log, name string) (*Topic, err
 	if err != nil {
 		return nil, fmt.Errorf("topic %q: %w", name, err)
 	}
-	return t.public(), nil
+	return t, nil
 }
 
 // list is Admin.ListTopics.
 func (r *remote) list(ctx context.Context) ([]*Topic, error) {
-	var all wire.Topics
-	if err := r.get(ctx, "Topics", r.fetch.JoinPath("v1", "topics"), nil, &all); err != nil {
+	all, err := r.names(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
-	topics := make([]*Topic, len(all.Topics))
+	topics := make([]*Topic, len(all))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelReads)
-	for i, named := range all.Topics {
+	for i, named := range all {
 		g.Go(func() error {
 			t, err := r.topic(ctx, named.Name)
 			switch {
@@ -135,32 +135,57 @@ func (r *remote) list(ctx context.Context) ([]*Topic, error) {
 	return slices.DeleteFunc(topics, func(t *Topic) bool { return t == nil }), nil
 }
 
+// names are the topics by name.
+func (r *remote) names(ctx context.Context) (all []wire.TopicName, err error) {
+	err = r.pages(ctx, "Topics", "topics", func(b []byte) (last string, more bool, err error) {
+		var page wire.Topics
+		if err := decodeJSON(b, &page); err != nil || len(page.Topics) == 0 {
+			return "", page.More, err
+		}
+		all = append(all, page.Topics...)
+		return page.Topics[len(page.Topics)-1].Name, page.More, nil
+	})
+	return all, err
+}
+
 // load is Admin.DescribeTopic: what is recent only the index knows.
-func (r *remote) load(ctx context.Context, t *Topic) (*Description, error) {
-	offsets, err := r.offsets(ctx, t.Name)
+func (r *remote) load(ctx context.Context, t *remoteTopic) (*Description, error) {
+	offsets, err := r.offsets(ctx, t.row)
 	if err != nil {
-		return nil, err
+		return nil, inTopic(t.Name, err)
 	}
-	d := &Description{Topic: *t}
+	d := &Description{Topic: *t.public()}
 	for _, o := range offsets {
-		d.Load = append(d.Load, PartitionLoad{Partition: o.Partition, Start: o.Start, End: o.End, Records: o.End - o.Start})
+		d.Load = append(d.Load, PartitionLoad{Partition: o.Partition, Start: o.Start, End: o.End, Records: o.cuts.Count(o.Start, o.End)})
 	}
 	share(d.Load)
 	slices.SortStableFunc(d.Load, func(x, y PartitionLoad) int { return sign(y.Records - x.Records) })
 	return d, nil
 }
 
-// offsets is Admin.Offsets.
-func (r *remote) offsets(ctx context.Context, topic string) ([]PartitionOffsets, error) {
+// offsets is Log.offsets.
+func (r *remote) offsets(ctx context.Context, t *metadata.Topic) ([]bounds, error) {
 	var all wire.Offsets
-	if err := r.get(ctx, "Offsets", r.fetch.JoinPath("v1", "topics", topic, "offsets"), nil, &all); err != nil {
-		return nil, fmt.Errorf("topic %q: %w", topic, ofTopic(err))
+	if err := r.get(ctx, "Offsets", r.fetch.JoinPath("v1", "topics", t.Name, "offsets"), nil, &all); err != nil {
+		return nil, ofTopic(err)
 	}
-	offsets := make([]PartitionOffsets, len(all.Partitions))
-	for i, p := range all.Partitions {
-		offsets[i] = PartitionOffsets(p)
+	if len(all.Partitions) < t.Partitions {
+		return nil, fmt.Errorf("%w: %w: offsets of %d partitions, it has %d", ErrUnreachable, errGarbage, len(all.Partitions), t.Partitions)
+	}
+	offsets := make([]bounds, t.Partitions) // it may have grown
+	for i := range offsets {
+		p := &all.Partitions[i]
+		offsets[i] = bounds{Partition: i, Start: p.Start, End: p.End}
 		if p.Partition != i || p.Start < 0 || p.End < p.Start {
-			return nil, fmt.Errorf("topic %q: %w: %w: offsets of partition %d, [%d, %d), where those of %d should be", topic, ErrUnreachable, errGarbage, p.Partition, p.Start, p.End, i)
+			return nil, fmt.Errorf("%w: %w: offsets of partition %d, [%d, %d), where those of %d should be", ErrUnreachable, errGarbage, p.Partition, p.Start, p.End, i)
+		}
+		before := int64(0)
+		for _, c := range p.Cuts {
+			if c.From < before || c.To <= c.From {
+				return nil, fmt.Errorf("%w: %w: partition %d has a cut [%d, %d)", ErrUnreachable, errGarbage, i, c.From, c.To)
+			}
+			before = c.To
+			offsets[i].cuts = append(offsets[i].cuts, metadata.Cut{From: c.From, To: c.To})
 		}
 	}
 	return offsets, nil

@@ -96,7 +96,7 @@ type ReplayProgress struct {
 
 // NewReplay makes a replay of the topic, from the log starts to the ends as they are now. ErrUnknownTopic, a *FieldError for a setting that makes no
 // sense, ErrTopicGone for a checkpoint of another topic of the same name, a *RangeError with ErrTombstones for one of a topic whose keys are compacted that was taken
-// longer ago than tombstones stay.
+// longer ago than tombstones stay. Over HTTP one of such a topic cannot be resumed: ErrNotSupported.
 func (l *Log) NewReplay(ctx context.Context, topic string, opts ...ReplayOption) (*Replay, error) {
 	c := replayConfig{parallel: 4, buffer: 64 << 20}
 	for _, o := range opts {
@@ -110,9 +110,6 @@ func (l *Log) NewReplay(ctx context.Context, topic string, opts ...ReplayOption)
 		return nil, bad("replay parallel", c.parallel, fmt.Sprintf("1 to %d", maxPrefetch))
 	case c.buffer < 1:
 		return nil, bad("replay buffer bytes", c.buffer, "1 or more")
-	}
-	if err := l.direct("replay a topic"); err != nil {
-		return nil, err
 	}
 	t, err := l.topicToRead(ctx, topic)
 	if err != nil {
@@ -136,8 +133,11 @@ func (l *Log) NewReplay(ctx context.Context, topic string, opts ...ReplayOption)
 	return r, nil
 }
 
-// apart is the log with caches and requests of its own.
+// apart is the log with caches and requests of its own. Over HTTP there are none to share.
 func (l *Log) apart() *Log {
+	if l.remote != nil {
+		return l
+	}
 	return newLog(l.Backend(), l.env, l.hooks, l.identity, func() error { return nil })
 }
 
@@ -170,6 +170,9 @@ func (r *Replay) resume(c *ReplayCheckpoint) error {
 func (r *Replay) missed(ctx context.Context, at time.Time) error {
 	if !r.topic.Config.Compacts() {
 		return nil
+	}
+	if r.log.remote != nil { // how far keys are compacted only the index knows
+		return unsupported("resume a replay of a topic whose keys are compacted")
 	}
 	states := map[metadata.LaneID]*metadata.State{}
 	for p, next := range r.positions {

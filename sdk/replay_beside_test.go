@@ -55,7 +55,7 @@ func TestReplayProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		filled(b, 1, 100)
-		r, err := b.log.NewReplay(b.ctx, "t", sdk.ReplayParallel(1), sdk.ReplayBuffer(40))
+		r, err := reach(t, b.log, nil).NewReplay(b.ctx, "t", sdk.ReplayParallel(1), sdk.ReplayBuffer(40))
 		check(t, err)
 		var bytes, polls int64
 		check(t, r.Run(b.ctx, func(_ context.Context, f sdk.Fetch) error {

@@ -82,7 +82,7 @@ func TestReplayStopsAtTheBarrierAndHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		filled(b, 8, 500)
-		r, err := b.log.NewReplay(b.ctx, "t", sdk.ReplayParallel(3))
+		r, err := reach(t, b.log, nil).NewReplay(b.ctx, "t", sdk.ReplayParallel(3))
 		check(t, err)
 		y := newReplayed(t)
 		var appending sync.Mutex
@@ -129,7 +129,7 @@ func TestReplayResumes(t *testing.T) {
 		repeated, runs := 0, 0
 		opts := []sdk.ReplayOption{sdk.ReplayParallel(2), sdk.ReplayBuffer(2000)}
 		for done := false; !done; runs++ {
-			r, err := b.open().NewReplay(b.ctx, "t", opts...)
+			r, err := reach(t, b.open(), nil).NewReplay(b.ctx, "t", opts...)
 			check(t, err)
 			start := r.Checkpoint()
 			left := 1 + chance.IntN(12)
@@ -174,7 +174,7 @@ func TestReplayResumes(t *testing.T) {
 func TestReplayFilter(t *testing.T) {
 	b := newBench(t)
 	filled(b, 2, 100)
-	r, err := b.log.NewReplay(b.ctx, "t", sdk.ReplayFilter(func(r *sdk.Record) bool { return string(r.Value) == "42" }), sdk.ReplayRecycle())
+	r, err := reach(t, b.log, nil).NewReplay(b.ctx, "t", sdk.ReplayFilter(func(r *sdk.Record) bool { return string(r.Value) == "42" }), sdk.ReplayRecycle())
 	check(t, err)
 	var mu sync.Mutex
 	var got []string
@@ -198,7 +198,8 @@ func TestReplayFilter(t *testing.T) {
 func TestReplayRefuses(t *testing.T) {
 	b := newBench(t)
 	filled(b, 2, 20)
-	good, err := b.log.NewReplay(b.ctx, "t")
+	log := reach(t, b.log, nil)
+	good, err := log.NewReplay(b.ctx, "t")
 	check(t, err)
 	c := func(change func(*sdk.ReplayCheckpoint)) sdk.ReplayOption {
 		c := good.Checkpoint()
@@ -223,11 +224,11 @@ func TestReplayRefuses(t *testing.T) {
 		"next after the end": {"t", c(func(c *sdk.ReplayCheckpoint) { c.Positions[1].Next = 21 }), sdk.ErrInvalid},
 		"next before start":  {"t", c(func(c *sdk.ReplayCheckpoint) { c.Positions[1].Next = -1 }), sdk.ErrInvalid},
 	} {
-		if _, err := b.log.NewReplay(b.ctx, x.topic, x.opt); !errors.Is(err, x.want) {
+		if _, err := log.NewReplay(b.ctx, x.topic, x.opt); !errors.Is(err, x.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	check(t, b.log.Close())
+	check(t, log.Close())
 	if err := good.Run(b.ctx, func(context.Context, sdk.Fetch) error { return nil }); !errors.Is(err, sdk.ErrClosed) {
 		t.Errorf("of a closed log: %v", err)
 	}
@@ -323,7 +324,7 @@ func TestReplayThroughTrouble(t *testing.T) {
 			}
 			return fault.Fault{}
 		}, nil)
-		r, err := b.log.NewReplay(b.ctx, "t")
+		r, err := reach(t, b.log, nil).NewReplay(b.ctx, "t")
 		check(t, err)
 		y := newReplayed(t)
 		check(t, r.Run(b.ctx, y.handle))
@@ -339,7 +340,7 @@ func TestReplayOfDamage(t *testing.T) {
 	filled(b, 1, 50)
 	name := b.write("t", one(0, numbers(50, 10)))
 	check(t, b.raw.Delete(b.ctx, name))
-	r, err := b.log.NewReplay(b.ctx, "t")
+	r, err := reach(t, b.log, nil).NewReplay(b.ctx, "t")
 	check(t, err)
 	y := newReplayed(t)
 	err = r.Run(b.ctx, y.handle)
@@ -357,7 +358,7 @@ func TestReplayGivesUpAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		filled(b, 4, 300)
-		r, err := b.log.NewReplay(b.ctx, "t")
+		r, err := reach(t, b.log, nil).NewReplay(b.ctx, "t")
 		check(t, err)
 		broken := fmt.Errorf("the sink: %w", sdk.ErrUnreachable)
 		start := time.Now()

@@ -9,7 +9,7 @@ import (
 	"github.com/varvelog/varve/sdk"
 )
 
-// Over HTTP the command produces, consumes and looks at topics; the rest it refuses, and says how it is done.
+// Over HTTP the command produces, consumes, replays, and looks at topics and groups; the rest it refuses, and says how it is done.
 func TestRemoteLog(t *testing.T) {
 	t.Setenv("VARVE_TOKEN", "token-of-the-test")
 	url := newURL(t)
@@ -34,9 +34,21 @@ func TestRemoteLog(t *testing.T) {
 	if out := must(t, s.URL(), "", "topic", "describe", "flights"); !strings.Contains(out, "partitions 3") {
 		t.Errorf("describe: %q", out)
 	}
+	if out := must(t, s.URL(), "", "replay", "flights"); len(strings.Fields(out)) != 3 {
+		t.Errorf("replayed %q", out)
+	}
+	must(t, url, "", "consume", "flights", "--group", "g", "--max", "1")
+	if out := must(t, s.URL(), "", "group", "list"); !strings.Contains(out, "g") {
+		t.Errorf("groups: %q", out)
+	}
+	for _, args := range [][]string{{"group", "describe", "g"}, {"lag"}} {
+		if out := must(t, s.URL(), "", args...); !strings.Contains(out, "lag 2 in 3 partitions") {
+			t.Errorf("%v: %q", args, out)
+		}
+	}
 	for _, args := range [][]string{
-		{"topic", "create", "x"}, {"topic", "alter", "flights", "--partitions", "9"}, {"topic", "delete", "flights"}, {"consume", "flights", "--group", "g"}, {"lag"}, {"group", "list"},
-		{"replay", "flights"}, {"compact"}, {"retain"}, {"sweep"}, {"verify"}, {"dev"},
+		{"topic", "create", "x"}, {"topic", "alter", "flights", "--partitions", "9"}, {"topic", "delete", "flights"}, {"consume", "flights", "--group", "g"},
+		{"group", "reset", "g", "--to", "earliest"}, {"group", "delete", "g"}, {"compact"}, {"retain"}, {"sweep"}, {"verify"}, {"dev"},
 	} {
 		out, errs, code := varve(t, s.URL(), "", args...)
 		if code != exitFailed || out != "" || !strings.Contains(errs, "not supported over HTTP; open the log by its aws:// URL") {

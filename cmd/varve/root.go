@@ -76,8 +76,8 @@ func (a *app) root() *cobra.Command {
 The log is named by --log or VARVE_LOG:
   file://./.varve, file:///DIR                     a directory (the default is ./.varve); 'topic create' and 'demo' make it
   aws://BUCKET/PREFIX?table=TABLE&region=REGION    S3 and DynamoDB, with AWS's default credentials
-  https://HOST[?region=REGION]                     through the functions produce and fetch: to produce, to consume, and to look at topics; signed with AWS's
-                                                   default credentials, or with the token in VARVE_TOKEN; http:// for a server on this machine
+  https://HOST[?region=REGION]                     through the functions produce and fetch: to produce, consume and replay, and to look at topics and
+                                                   groups; signed with AWS's default credentials, or with the token in VARVE_TOKEN; http:// for a server on this machine
   mem://                                           in memory, gone when the command ends
 
 Exit status: 0 done, 1 failed, 2 usage.`

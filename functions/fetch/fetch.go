@@ -23,6 +23,7 @@ type Options struct {
 	Tell       func(e Event) // if set, hears of each request when it is answered
 	ProduceURL string        // where clients find the other service; "" if they are told otherwise
 	Most       time.Duration // that a request may take, if its context has no earlier deadline; default 30 s
+	MaxWaiting int           // requests that wait for records at a time; further ones are answered at once with what there is. 0: any number
 }
 
 // Event is a request that was answered.
@@ -37,6 +38,7 @@ type Service struct {
 	options Options
 	catalog api.Catalog
 	batches *sdk.BatchReader
+	waiting chan struct{} // as many as wait; nil: any number may
 }
 
 // New makes the service. The log must outlive it.
@@ -47,7 +49,11 @@ func New(log *sdk.Log, o Options) *Service {
 	if o.Most <= 0 {
 		o.Most = 30 * time.Second
 	}
-	return &Service{log: log, options: o, catalog: api.Catalog{Log: log, Service: "fetch", ProduceURL: o.ProduceURL}, batches: log.NewBatchReader()}
+	s := &Service{log: log, options: o, catalog: api.Catalog{Log: log, Service: "fetch", ProduceURL: o.ProduceURL}, batches: log.NewBatchReader()}
+	if o.MaxWaiting > 0 {
+		s.waiting = make(chan struct{}, o.MaxWaiting)
+	}
+	return s
 }
 
 // Handler serves it by itself.
@@ -76,6 +82,8 @@ func (s *Service) Routes() []api.Route {
 		get("/v1/topics/{topic}/partitions/{partition}/records", s.records),
 		get("/v1/topics/{topic}/partitions/{partition}/offsets", s.offsetAt),
 		get("/v1/topics/{topic}/partitions/{partition}/plan", s.plan),
+		get("/v1/groups", s.groups),
+		get("/v1/groups/{group}", s.group),
 		get("/v1/groups/{group}/offsets", s.committed),
 		{Method: http.MethodPost, Path: "/v1/groups/{group}/offsets", Serve: s.within(s.commit)},
 	}
@@ -100,7 +108,11 @@ func (s *Service) offsets(ctx context.Context, c *api.Call) error {
 	}
 	answer := wire.Offsets{Partitions: []wire.PartitionOffsets{}}
 	for _, p := range list {
-		answer.Partitions = append(answer.Partitions, wire.PartitionOffsets(p))
+		o := wire.PartitionOffsets{Partition: p.Partition, Start: p.Start, End: p.End}
+		for _, c := range p.Cuts {
+			o.Cuts = append(o.Cuts, wire.OffsetRange(c))
+		}
+		answer.Partitions = append(answer.Partitions, o)
 	}
 	return c.JSON(http.StatusOK, answer)
 }

@@ -20,6 +20,40 @@ import (
 	"github.com/varvelog/varve/sdk"
 )
 
+// groups lists the groups.
+func (s *Service) groups(ctx context.Context, c *api.Call) error {
+	after, err := c.After("group")
+	if err != nil {
+		return err
+	}
+	list, more, err := s.log.Backend().Table.Groups(ctx, after, wire.MaxListed)
+	if err != nil {
+		return err
+	}
+	answer := wire.Groups{Groups: []string{}, More: more}
+	for _, g := range list {
+		answer.Groups = append(answer.Groups, g.Name)
+	}
+	return c.JSON(http.StatusOK, answer)
+}
+
+// group describes a group.
+func (s *Service) group(ctx context.Context, c *api.Call) error {
+	q, err := c.Query("start")
+	if err != nil {
+		return err
+	}
+	start, ok := map[string]sdk.Position{"": sdk.Earliest, "earliest": sdk.Earliest, "latest": sdk.Latest}[q.Get("start")]
+	if !ok {
+		return api.BadField("start", q.Get("start"), "earliest or latest")
+	}
+	d, err := s.log.Admin().DescribeGroup(ctx, c.Name("group"), start)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, d)
+}
+
 // committed tells what a group has committed for a topic.
 func (s *Service) committed(ctx context.Context, c *api.Call) error {
 	q, err := c.Query("topic")
@@ -113,6 +147,10 @@ func readCommit(body []byte) (*wire.Commit, error) {
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return nil, api.BadField("body", "more after its end", want)
+	}
+	var name *wire.NameError
+	if errors.As(wire.Names(body, "topic", "offsets", "partition", "offset", "expected", "metadata"), &name) {
+		return nil, api.BadField("field", name.Name, name.Valid)
 	}
 	if n := len(request.Offsets); n == 0 || n > wire.MaxCommits {
 		return nil, api.BadField("offsets", fmt.Sprint(n), fmt.Sprintf("1 to %d partitions", wire.MaxCommits))

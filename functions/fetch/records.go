@@ -38,7 +38,7 @@ func (s *Service) records(ctx context.Context, c *api.Call) error {
 	if err != nil {
 		return err
 	}
-	read, err := s.batches.Read(ctx, c.Name("topic"), []sdk.ReadFrom{{Partition: partition, Offset: offset}}, most, s.patience(ctx, wait))
+	read, err := s.read(ctx, c.Name("topic"), []sdk.ReadFrom{{Partition: partition, Offset: offset}}, most, wait)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Service) several(ctx context.Context, c *api.Call) error {
 	if err != nil {
 		return err
 	}
-	read, err := s.batches.Read(ctx, c.Name("topic"), from, most, s.patience(ctx, wait))
+	read, err := s.read(ctx, c.Name("topic"), from, most, wait)
 	if err != nil {
 		return err
 	}
@@ -122,6 +122,20 @@ func bounds(q url.Values) (most int, wait time.Duration, err error) {
 
 const defaultFetch = 1 << 20
 
+// read reads, and waits for records if it may. One that finds too many others waiting does not: those that wait must not keep out those that do not.
+func (s *Service) read(ctx context.Context, topic string, from []sdk.ReadFrom, most int, wait time.Duration) ([]sdk.Batches, error) {
+	wait = s.patience(ctx, wait)
+	if wait > 0 && s.waiting != nil {
+		select {
+		case s.waiting <- struct{}{}:
+			defer func() { <-s.waiting }()
+		default:
+			wait = 0
+		}
+	}
+	return s.batches.Read(ctx, topic, from, most, wait)
+}
+
 // patience is how long to wait for records, so that there is time left to read them.
 func (s *Service) patience(ctx context.Context, wait time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
@@ -161,6 +175,12 @@ func jsonOf(topic string, b *sdk.Batches, offset int64, most int) ([]byte, error
 			if err != nil {
 				return nil, err
 			}
+			if len(one) > wire.MaxAnswer-maxEnvelope {
+				if len(out) > none {
+					return end(out, r.Offset, b), nil
+				}
+				return nil, tooLong(topic, b.Partition, r.Offset, len(one))
+			}
 			if len(out) > none {
 				if len(out)+len(one) > most {
 					return end(out, r.Offset, b), nil
@@ -171,6 +191,16 @@ func jsonOf(topic string, b *sdk.Batches, offset int64, most int) ([]byte, error
 		}
 	}
 	return end(out, next, b), nil
+}
+
+// maxEnvelope is what there may be besides the records in an answer.
+const maxEnvelope = 256
+
+// tooLong is a record that is too large for an answer in JSON.
+func tooLong(topic string, partition int, offset int64, size int) error {
+	is, limit := int64(size), int64(wire.MaxAnswer-maxEnvelope)
+	return &wire.Error{Code: wire.TooLarge, Topic: topic, Partition: &partition, Offset: &offset, Size: &is, Limit: &limit,
+		Message: fmt.Sprintf("topic %q partition %d: the record at offset %d has %d bytes as JSON, an answer at most %d: read it with Accept: %s", topic, partition, offset, is, limit, wire.BatchesType)}
 }
 
 func end(out []byte, next int64, b *sdk.Batches) []byte {

@@ -26,7 +26,7 @@ func TestAPI(t *testing.T) {
 		play func(*testing.T)
 	}{
 		{"Answers", answers}, {"Plan", plan}, {"Refusals", refusals}, {"Bodies", bodies}, {"Guards", guards}, {"Damage", damage}, {"Troubles", troubles},
-		{"Once", onceOverHTTP}, {"Groups", groups}, {"Ranges", ranges},
+		{"Once", onceOverHTTP}, {"Groups", groups}, {"Ranges", ranges}, {"Longest", longest},
 	}
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
@@ -90,6 +90,8 @@ var samples = []struct {
 	{"GET", "/v1/topics/t/partitions/0/offsets?time=2001-01-01T00:00:00Z", "", nil, 200},
 	{"GET", "/v1/topics/t/partitions/0/records?offset=0", "", nil, 200},
 	{"GET", "/v1/topics/t/partitions/0/plan?offset=0", "", nil, 501},
+	{"GET", "/v1/groups", "", nil, 200},
+	{"GET", "/v1/groups/g?start=latest", "", nil, 200},
 	{"GET", "/v1/groups/g/offsets?topic=t", "", nil, 200},
 	{"POST", "/v1/groups/g/offsets", `{"topic":"t","offsets":[{"partition":0,"offset":1}]}`, []string{asJSON}, 200},
 }
@@ -301,6 +303,10 @@ func refusals(t *testing.T) {
 		s.want(s.do("GET", "/v1/topics/t/partitions/0/records?offset=0", "", "Accept: "+accept), 200, nil)
 	}
 	s.fails(s.do("GET", "/v1/groups/nosuch/offsets?topic=t", ""), 404, wire.UnknownGroup)
+	s.fails(s.do("GET", "/v1/groups/nosuch", ""), 404, wire.UnknownGroup)
+	for _, bad := range []string{"/v1/groups/g?start=middle", "/v1/groups?after=..", "/v1/groups?after=", "/v1/topics?after=a%2fb", "/v1/topics?after=a&after=b"} {
+		s.fails(s.do("GET", bad, ""), 400, wire.BadRequest)
+	}
 	s.fails(s.do("GET", "/v1/groups/g/offsets?topic=nosuch", ""), 404, wire.UnknownTopic)
 	for _, bad := range []string{"..", "a%2fb", long} {
 		s.fails(s.do("GET", "/v1/groups/"+bad+"/offsets?topic=t", ""), 400, wire.BadRequest)

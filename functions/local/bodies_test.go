@@ -61,6 +61,12 @@ func badRecords(t testing.TB) []badBody {
 		{"only a null record", `{"records":[null]}`, j, 400, wire.BadRecord},
 		{"a null record", `{"records":[{},null,{"value":1}]}`, j, 400, wire.BadRecord},
 		{"a field that is mistyped", `{"records":[{},{"valeu":"x"}]}`, j, 400, wire.BadRecord},
+		{"a field in capitals", `{"records":[{"Value":"x"}]}`, j, 400, wire.BadRecord},
+		{"a field twice", `{"records":[{"value":"x","value":"y"}]}`, j, 400, wire.BadRecord},
+		{"a partition twice, once escaped", `{"records":[{"partition":1,"\u0070artition":2}]}`, j, 400, wire.BadRecord},
+		{"records in capitals", `{"Records":[{}]}`, j, 400, wire.BadRequest},
+		{"a time after 9999", `{"records":[{"timestamp":253402300800000}]}`, j, 400, wire.BadRecord},
+		{"a time past every number", `{"records":[{"timestamp":9223372036854775808}]}`, j, 400, wire.BadRecord},
 		{"a negative partition", `{"records":[{"partition":-1}]}`, j, 400, wire.BadRecord},
 		{"a partition that is no number", `{"records":[{"partition":"1"}]}`, j, 400, wire.BadRecord},
 		{"a partition past every number", `{"records":[{"partition":99999999999999999999}]}`, j, 400, wire.BadRecord},
@@ -102,6 +108,8 @@ var badCommits = []badBody{
 	{"metadata that is no UTF-8", `{"topic":"t","offsets":[{"partition":0,"offset":0,"metadata":"` + "\xff" + `"}]}`, wire.JSONType, 400, wire.BadRequest},
 	{"no offsets", `{"topic":"t","offsets":[]}`, wire.JSONType, 400, wire.BadRequest},
 	{"another field", `{"topic":"t","offsets":[{"partition":0,"offset":0}],"force":true}`, wire.JSONType, 400, wire.BadRequest},
+	{"a field in capitals", `{"topic":"t","offsets":[{"partition":0,"offset":0,"Offset":1}]}`, wire.JSONType, 400, wire.BadRequest},
+	{"a field twice", `{"topic":"t","offsets":[{"partition":0,"partition":1,"offset":0}]}`, wire.JSONType, 400, wire.BadRequest},
 	{"more after it", `{"topic":"t","offsets":[{"partition":0,"offset":0}]}{}`, wire.JSONType, 400, wire.BadRequest},
 	{"a partition twice", `{"topic":"t","offsets":[{"partition":0,"offset":0},{"partition":0,"offset":0}]}`, wire.JSONType, 400, wire.BadRequest},
 	{"a partition that is not there", `{"topic":"t","offsets":[{"partition":4,"offset":0}]}`, wire.JSONType, 404, wire.UnknownPartition},
@@ -131,6 +139,9 @@ func bodies(t *testing.T) {
 				e := at.fails(at.do("POST", x.path, b.body, headers...), b.status, b.code)
 				if e.Retriable || len(e.Message) > 1000 {
 					t.Errorf("%+v", e)
+				}
+				if strings.HasPrefix(b.name, "a field ") && (e.Field != "field" || e.Value == "" || e.Valid == "") {
+					t.Errorf("it does not name the field: %+v", e)
 				}
 				// without a length, as a stream of chunks comes
 				r := httptest.NewRequestWithContext(context.Background(), "POST", x.path, io.MultiReader(strings.NewReader(b.body)))

@@ -18,6 +18,8 @@ type Options struct {
 	Env  env.Env
 	Tell func(e Event) // if set, hears of each request when it is answered
 	Most time.Duration // that a request may take; default 30 s
+	// MaxWaiting is how many requests wait for records at a time; further ones are answered at once with what there is. 0: any number.
+	MaxWaiting int
 }
 
 // Event is a request that was answered.
@@ -37,7 +39,7 @@ func New(log *sdk.Log, o Options) *Service {
 	p := produce.New(log, produce.Options{Env: o.Env, Most: o.Most})
 	catalog := &api.Catalog{Log: log, Service: "local"}
 	routes := append(catalog.Routes(), p.Routes()...)
-	routes = append(routes, fetch.New(log, fetch.Options{Env: o.Env, Most: o.Most}).Routes()...)
+	routes = append(routes, fetch.New(log, fetch.Options{Env: o.Env, Most: o.Most, MaxWaiting: o.MaxWaiting}).Routes()...)
 	return &Service{produce: p, handler: api.New(api.Options{Env: o.Env, Tell: o.Tell}, routes...)}
 }
 

@@ -1,18 +1,22 @@
 package local_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/varvelog/varve/functions/local"
 	"github.com/varvelog/varve/internal/wire"
 	"github.com/varvelog/varve/localdev/dynamodb"
 	"github.com/varvelog/varve/sdk"
+	"github.com/varvelog/varve/segment"
 )
 
 // damage: an object that is missing, and a topic that is gone.
@@ -126,6 +130,17 @@ func ranges(t *testing.T) {
 		}
 		waits(s)
 	})
+}
+
+// longest: a record that is too long for an answer in JSON.
+func longest(t *testing.T) {
+	s := newSite(t)
+	body := wire.AppendFrame(nil, 0, batch(t, segment.Zstd, segment.Record{Timestamp: 5, Value: bytes.Repeat([]byte{1}, 1<<20-100)}))
+	s.want(s.do("POST", "/v1/topics/t/records", string(body), asBatches), 200, nil)
+	e := s.fails(s.do("GET", "/v1/topics/t/partitions/0/records?offset=0", ""), 413, wire.TooLarge)
+	if *e.Offset != 0 || *e.Size < *e.Limit || e.Retriable {
+		t.Errorf("%+v", e)
+	}
 }
 
 // waits: a request that waits answers when there is something, or when its time is over.
@@ -281,5 +296,88 @@ func onceOverHTTP(t *testing.T) {
 	s.want(send("t", "1", `{"key":"k","value":"a"},{"partition":2,"value":"b"}`), 200, &again)
 	if !again.Repeated || again.OffsetsKnown == nil || again.Results[0].Offset != nil {
 		t.Errorf("%+v", again)
+	}
+}
+
+// Of requests that wait for records only so many do; further ones are answered at once, with what there is.
+func TestMaxWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.serve(local.Options{MaxWaiting: 2})
+		read := func(target string) (took time.Duration) {
+			start := time.Now()
+			s.want(s.do("GET", target, "", toBatches), 200, nil)
+			return time.Since(start)
+		}
+		const one, several = "/v1/topics/t/partitions/1/records?offset=0&wait=10s", "/v1/topics/t/records?from=1:0&wait=10s"
+		var waiting sync.WaitGroup
+		for _, target := range []string{one, several} {
+			waiting.Go(func() {
+				if took := read(target); took < 10*time.Second {
+					t.Errorf("%s waited for %v", target, took)
+				}
+			})
+		}
+		synctest.Wait()
+		for _, target := range []string{one, several} {
+			if took := read(target); took > 0 {
+				t.Errorf("a third that waits, %s, is answered after %v", target, took)
+			}
+		}
+		s.produce("t", 0, "a")
+		if took := read("/v1/topics/t/partitions/0/records?offset=0&wait=10s"); took > 0 {
+			t.Errorf("one that need not wait is answered after %v", took)
+		}
+		waiting.Wait()
+		if took := read(one); took < 10*time.Second {
+			t.Errorf("when the others have gone one waits for %v", took)
+		}
+	})
+}
+
+// A record whose JSON is longer than an answer may be is refused, with where it is; the records before it are answered, and as a batch it is too.
+func TestLargestAnswers(t *testing.T) {
+	s := newSite(t)
+	s.world.Create(s.log, sdk.NewTopic{Name: "large", Partitions: 1, Config: map[string]string{"max.message.bytes": "4194304"}})
+	send := func(values ...[]byte) {
+		var body []byte
+		for _, v := range values {
+			body = wire.AppendFrame(body, 0, batch(t, segment.Zstd, segment.Record{Timestamp: 5, Value: v}))
+		}
+		s.want(s.do("POST", "/v1/topics/large/records", string(body), asBatches), 200, nil)
+	}
+	const limit = 6291556 // of Lambda, for what is not streamed
+	most := wire.MaxInflated - 100
+	binary := bytes.Repeat([]byte{0xff}, most)
+	send(binary)
+	send([]byte("small"), bytes.Repeat([]byte{1}, 1<<20)) // each byte as six
+	var f struct {
+		Records []sdk.Record
+		Next    int64 `json:"next_offset"`
+	}
+	x := s.do("GET", "/v1/topics/large/partitions/0/records?offset=0&max_bytes=4194304", "")
+	s.want(x, 200, &f)
+	if len(f.Records) != 1 || !bytes.Equal(f.Records[0].Value, binary) || len(x.answered) > limit {
+		t.Errorf("%d records in %d bytes", len(f.Records), len(x.answered))
+	}
+	s.want(s.do("GET", "/v1/topics/large/partitions/0/records?offset=1", ""), 200, &f)
+	if len(f.Records) != 1 || string(f.Records[0].Value) != "small" || f.Next != 2 {
+		t.Errorf("%d records, next is %d", len(f.Records), f.Next)
+	}
+	if e := s.fails(s.do("GET", "/v1/topics/large/partitions/0/records?offset=2", ""), 413, wire.TooLarge); *e.Offset != 2 || *e.Size < *e.Limit || e.Retriable {
+		t.Errorf("%+v", e)
+	}
+	x = s.do("GET", "/v1/topics/large/records?from=0:0&max_bytes=4194304", "")
+	if s.want(x, 200, nil); len(x.answered) > limit || x.answer.Get(wire.PositionsHeader) != "0:3:0:3" {
+		t.Errorf("%d bytes, %v", len(x.answered), x.answer)
+	}
+	// as many errors as there can be
+	x = s.do("POST", "/v1/topics/t/records", `{"records":[`+strings.Repeat(`{"partition":99},`, wire.MaxRecords-1)+`{"partition":99}]}`, asJSON)
+	var failure wire.Failure
+	if s.want(x, 404, &failure); len(failure.Results) != wire.MaxRecords || len(x.answered) > limit {
+		t.Errorf("%d results in %d bytes", len(failure.Results), len(x.answered))
+	}
+	if last := failure.Results[wire.MaxRecords-1].Error; last.Code != wire.UnknownPartition || *last.Record != wire.MaxRecords-1 || last.Message == "" {
+		t.Errorf("%+v", last)
 	}
 }

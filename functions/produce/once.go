@@ -3,6 +3,7 @@ package produce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -97,8 +98,12 @@ func answer(c *api.Call, all sdk.Results) error {
 	return all.Err() // for Tell
 }
 
+// maxExplained is how many errors of records are told in full: twenty thousand of them would be more than an answer holds.
+const maxExplained = 1000
+
 func results(all sdk.Results) []wire.Result {
 	list := make([]wire.Result, len(all))
+	explained, like := 0, map[string]int{} // by code, the last record whose error was told in full
 	for i, r := range all {
 		switch {
 		case r.Err != nil:
@@ -106,7 +111,12 @@ func results(all sdk.Results) []wire.Result {
 			if e.Code == wire.BadRequest {
 				e.Code = wire.BadRecord
 			}
-			e.Record = &i
+			if explained++; explained > maxExplained {
+				e = briefly(e, like)
+			} else {
+				like[e.Code] = i
+			}
+			e.Message, e.Record = shortened(e.Message), &i
 			list[i].Error = e
 		default:
 			list[i].Partition = &r.Record.Partition
@@ -116,4 +126,13 @@ func results(all sdk.Results) []wire.Result {
 		}
 	}
 	return list
+}
+
+// briefly is the error without what it says, for which it points to another one with its code.
+func briefly(e *wire.Error, like map[string]int) *wire.Error {
+	message := fmt.Sprintf("not told here, as %d errors were before", maxExplained)
+	if i, ok := like[e.Code]; ok {
+		message = fmt.Sprintf("as record %d, or alike", i)
+	}
+	return &wire.Error{Code: e.Code, Message: message, Retriable: e.Retriable}
 }

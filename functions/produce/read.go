@@ -120,17 +120,21 @@ func nextJSON(dec *json.Decoder, i int) (*sdk.Record, error) {
 // longestReason bounds what an answer says of a record, in bytes.
 const longestReason = 400
 
+// shortened is what an answer says of a record: it may quote what a client sent, megabytes of it.
+func shortened(said string) string {
+	if len(said) > longestReason {
+		said = strings.ToValidUTF8(said[:longestReason], "") + "…"
+	}
+	return said
+}
+
 // badRecord says that the i-th record cannot be read, and so nothing of the request is done.
 func badRecord(i int, err error) error {
 	e := api.ErrorOf(err)
 	if e.Code == wire.Internal || e.Code == wire.BadRequest { // encoding/json's own, or the SDK's
 		e.Code = wire.BadRecord
 	}
-	said := err.Error()
-	if len(said) > longestReason { // it may quote what a client sent, megabytes of it
-		said = strings.ToValidUTF8(said[:longestReason], "") + "…"
-	}
-	e.Message = fmt.Sprintf("record %d: %s; nothing was appended", i, said)
+	e.Message = fmt.Sprintf("record %d: %s; nothing was appended", i, shortened(err.Error()))
 	e.Record = &i
 	return e
 }

@@ -3,10 +3,14 @@ package repair_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/varvelog/varve/functions/local"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/sdk"
 )
@@ -79,6 +83,44 @@ func TestACutIsNotCounted(t *testing.T) {
 		check(t, err)
 		if p := g.Partitions[0]; p.Lost != exact-5+1 || p.Lag != again-1 {
 			t.Errorf("overtaken by retention: lost %d, lag %d", p.Lost, p.Lag)
+		}
+	})
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Over HTTP neither.
+func TestACutIsNotCountedOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, o := restored(t)
+		w.mustRepair(o)
+		const exact, again = 15, 5
+		service := local.New(w.log, local.Options{})
+		log, err := sdk.Open(w.Context(), "http://localhost", sdk.WithTransport(transport(func(r *http.Request) (*http.Response, error) {
+			answer := httptest.NewRecorder()
+			service.ServeHTTP(answer, r)
+			return answer.Result(), nil
+		})))
+		check(t, err)
+		defer log.Close()
+		d, err := log.Admin().DescribeTopic(w.Context(), "t")
+		check(t, err)
+		for _, l := range d.Load {
+			if l.Records != exact+again {
+				t.Errorf("%+v", l)
+			}
+		}
+		r, err := log.NewReplay(w.Context(), "t")
+		check(t, err)
+		var records atomic.Int64
+		check(t, r.Run(w.Context(), func(_ context.Context, f sdk.Fetch) error {
+			records.Add(int64(len(f.Records)))
+			return nil
+		}))
+		if p := r.Progress(); records.Load() != 2*(exact+again) || p.Offsets != 2*(exact+again) || p.Done != p.Offsets {
+			t.Errorf("%d records, %+v", records.Load(), p)
 		}
 	})
 }

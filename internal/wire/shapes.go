@@ -43,9 +43,10 @@ type Produced struct {
 	OffsetsKnown *bool    `json:"offsets_known,omitempty"` // false: it had, and its offsets cannot be told any more
 }
 
-// Topics answers GET /v1/topics.
+// Topics answers GET /v1/topics: by name, up to MaxListed.
 type Topics struct {
 	Topics []TopicName `json:"topics"`
+	More   bool        `json:"more,omitempty"` // ask for those after the last
 }
 
 // TopicName is a topic in a list.
@@ -76,11 +77,18 @@ type Offsets struct {
 	Partitions []PartitionOffsets `json:"partitions"`
 }
 
-// PartitionOffsets is log start and end of a partition.
+// PartitionOffsets is log start and end of a partition, and what repairs have cut out of it.
 type PartitionOffsets struct {
-	Partition int   `json:"partition"`
-	Start     int64 `json:"start"`
-	End       int64 `json:"end"`
+	Partition int           `json:"partition"`
+	Start     int64         `json:"start"`
+	End       int64         `json:"end"`
+	Cuts      []OffsetRange `json:"cuts,omitempty"`
+}
+
+// OffsetRange is the offsets [From, To).
+type OffsetRange struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }
 
 // OffsetAt answers GET /v1/topics/{topic}/partitions/{partition}/offsets: the offset, or null and the partition's end.
@@ -107,6 +115,12 @@ type Extent struct {
 	Headers    map[string]string `json:"headers,omitempty"`
 	Expires    time.Time         `json:"expires,omitzero"`
 	Inline     []byte            `json:"inline,omitempty"`
+}
+
+// Groups answers GET /v1/groups: names, up to MaxListed.
+type Groups struct {
+	Groups []string `json:"groups"`
+	More   bool     `json:"more,omitempty"` // ask for those after the last
 }
 
 // GroupOffsets answers GET /v1/groups/{group}/offsets.

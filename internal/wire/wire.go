@@ -36,6 +36,8 @@ const (
 	MaxRecords   = 20_000  // records of one request
 	MaxInflated  = 4 << 20 // bytes of a request's records when they are decompressed
 	MaxFetch     = 4 << 20 // bytes of records that one answer has, unless one batch or record is larger
+	MaxAnswer    = 6000000 // bytes of an answer in JSON: what Lambda returns of one that is not streamed, and a little to spare
+	MaxListed    = 1000    // names of one answer
 	MaxPositions = 256     // partitions of one fetch
 	MaxCommits   = 4096    // partitions of one commit
 	Version      = 1       // of the whole of it

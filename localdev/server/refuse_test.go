@@ -15,11 +15,14 @@ import (
 	"github.com/varvelog/varve/sdk"
 )
 
-// started serves an empty log until the test ends, and returns host:port.
+// started serves a log with an empty topic t until the test ends, and returns host:port.
 func started(t *testing.T, o server.Options) string {
 	t.Helper()
 	log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(embedded.Driver()))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Admin().CreateTopic(t.Context(), sdk.NewTopic{Name: "t", Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.Start(log, o)
@@ -145,6 +148,49 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 		if s, err := server.Start(nil, server.Options{Listen: address}); err == nil {
 			s.Close(t.Context())
 			t.Errorf("%s is listened on", address)
+		}
+	}
+}
+
+// However many requests wait for records, others are served: those that find no room to wait are answered at once, with nothing. Without that the waiting ones here,
+// as many as the server takes at a time, would leave no room for anybody.
+func TestWaitingRequestsKeepNobodyOut(t *testing.T) {
+	const atATime, waiting = 256, 192
+	address := started(t, server.Options{})
+	log, err := sdk.Open(t.Context(), "http://"+address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	answers := make(chan int, atATime)
+	for range atATime {
+		go func() {
+			resp, err := http.Get("http://" + address + "/v1/topics/t/partitions/0/records?offset=0&wait=20s")
+			if err != nil {
+				answers <- 0
+				return
+			}
+			resp.Body.Close()
+			answers <- resp.StatusCode
+		}()
+	}
+	for range atATime - waiting {
+		if status := <-answers; status != http.StatusOK {
+			t.Errorf("answered with %d", status)
+		}
+	}
+	p, err := log.NewProducer(sdk.WithPartitioner(sdk.ExplicitPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ProduceSync(t.Context(), &sdk.Record{Topic: "t", Value: []byte("v")}).Err(); err != nil {
+		t.Error(err)
+	}
+	p.Close(t.Context())
+	for range waiting { // who wait hear of it
+		if status := <-answers; status != http.StatusOK {
+			t.Errorf("answered with %d", status)
 		}
 	}
 }

@@ -41,6 +41,7 @@ type Event = local.Event
 const (
 	maxHeaderBytes = 64 << 10
 	maxRequests    = 256 // at a time
+	maxWaiting     = 192 // of them for records
 	mostTime       = 30 * time.Second
 	idleTime       = time.Minute
 	lastTime       = 2 * time.Second // for a body to come when the server is told to end
@@ -80,7 +81,7 @@ func Start(log *sdk.Log, o Options) (*Server, error) {
 	base, stop := context.WithCancel(context.Background())
 	s := &Server{
 		url: "http://" + listener.Addr().String(), base: base, stop: stop, serving: make(chan error, 1), requests: make(chan struct{}, maxRequests),
-		service: local.New(log, local.Options{Env: o.Env, Tell: o.Tell, Most: mostTime}), token: sha256.Sum256([]byte(o.Token)), options: o,
+		service: local.New(log, local.Options{Env: o.Env, Tell: o.Tell, Most: mostTime, MaxWaiting: maxWaiting}), token: sha256.Sum256([]byte(o.Token)), options: o,
 	}
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(s.serve), BaseContext: func(net.Listener) context.Context { return base },

@@ -152,13 +152,16 @@ func (c *Call) Number(name string) (int, error) {
 	return int(n), nil
 }
 
-// JSON answers with v.
+// JSON answers with v, if that is no longer than wire.MaxAnswer.
 func (c *Call) JSON(status int, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return err
+	}
+	if size, limit := int64(b.Len()), int64(wire.MaxAnswer); size > limit {
+		return &wire.Error{Code: wire.TooLarge, Size: &size, Limit: &limit, Message: fmt.Sprintf("the answer would have %d bytes, at most %d are possible", size, limit)}
 	}
 	c.Send(status, wire.JSONType, b.Bytes())
 	return nil

@@ -64,14 +64,15 @@ func (c *Catalog) logID(ctx context.Context) (string, error) {
 }
 
 func (c *Catalog) topics(call *Call) error {
-	if err := call.Plain(); err != nil {
-		return err
-	}
-	list, err := c.Log.Admin().ListTopics(call.R.Context())
+	after, err := call.After("topic")
 	if err != nil {
 		return err
 	}
-	answer := wire.Topics{Topics: []wire.TopicName{}}
+	list, more, err := c.Log.Backend().Table.Topics(call.R.Context(), after, wire.MaxListed)
+	if err != nil {
+		return err
+	}
+	answer := wire.Topics{Topics: []wire.TopicName{}, More: more}
 	for _, t := range list {
 		answer.Topics = append(answer.Topics, wire.TopicName{Name: t.Name, Partitions: t.Partitions})
 	}
@@ -111,4 +112,18 @@ func (c *Call) Plain() error {
 		return err
 	}
 	return c.NoBody()
+}
+
+// After reads, for a request without a body, the parameter after: the name, of a topic or a group, behind which a list is to go on; "" for a list from its beginning.
+func (c *Call) After(kind string) (string, error) {
+	q, err := c.Query("after")
+	if err != nil {
+		return "", err
+	}
+	if q.Has("after") {
+		if err := metadata.ValidateName(kind, q.Get("after")); err != nil {
+			return "", err
+		}
+	}
+	return q.Get("after"), c.NoBody()
 }
