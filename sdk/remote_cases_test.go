@@ -315,6 +315,8 @@ func TestRemote_Admin(t *testing.T) {
 	}
 	c, err := f.near.NewConsumer(ctx, "g", []string{"t"})
 	f.must(err)
+	_, err = c.Poll(ctx) // it has its partitions
+	f.must(err)
 	xg2, err1 := far.DescribeGroup(ctx, "g", sdk.Latest)
 	yg2, err2 := near.DescribeGroup(ctx, "g", sdk.Latest)
 	for _, d := range []*sdk.GroupDescription{xg2, yg2} { // ages are of the moment
