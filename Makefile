@@ -95,7 +95,7 @@ minio:
 
 # Every test with MinIO in its name: the store's suite and what only a real server polices, the SDK and the command from end to end, crashes, credentials.
 test-minio: minio
-	VARVE_MINIO=$(MINIO) go test -count=1 -timeout 10m -run MinIO ./localdev/minio/... ./segment/store/s3 ./sdk ./localdev/embedded ./cmd/varve
+	VARVE_MINIO=$(MINIO) go test -count=1 -timeout 10m -run MinIO ./localdev/minio/... ./segment/store/s3 ./sdk ./localdev/embedded ./localdev/chaos ./cmd/varve
 
 # The demo of `make demo` on MinIO and, behind a socket, the DynamoDB engine.
 demo-minio: minio build
@@ -106,6 +106,18 @@ demo-minio: minio build
 .PHONY: local
 local: minio build
 	./bin/varve dev --minio=$(MINIO)
+
+# Processes of a log on MinIO, then on a directory, for FOR each, while they and the servers are killed, stopped and cut off.
+.PHONY: chaos
+FOR ?= 2m
+chaos: minio
+	VARVE_MINIO=$(MINIO) go run ./localdev/chaos -for $(FOR)
+	go run ./localdev/chaos -store dir -for $(FOR)
+
+# Takes rules out of the code, one after another: a test has to notice each. About an hour on two cores.
+.PHONY: mutants
+mutants:
+	go run ./localdev/mutants
 
 test: minio-note
 minio-note:

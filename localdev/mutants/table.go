@@ -1,0 +1,91 @@
+package main
+
+// The judges. The simulations print the seed that failed.
+var (
+	oneLane   = judge{"./localdev/sim", "TestBR13_Simulation$", 25}
+	manyLanes = judge{"./localdev/sim", "TestBR13_SimulationOfLanes$", 25}
+	groups    = judge{"./localdev/sim", "TestGroups$", 40}
+	archive   = judge{"./localdev/sim", "TestArchive$", 20}
+	sweeps    = judge{"./functions/sweep", "TestInterleavings|TestClock|TestWriterTwoHoursSlow|TestBR32", 0}
+	batches   = judge{"./segment", "Test", 0}
+)
+
+// table is the mutants, by what they break.
+var table = []mutant{
+	// Commits.
+	{"epoch-ignored", "a commit is refused when its writer's epoch was raised, so that an attempt that was settled as not applied never applies later",
+		"metadata/dynamo/commit.go", `x.require(x.isNumber(metadata.EpochAttr(c.Writer), c.Epoch),`, `x.require(x.exists(metadata.EpochAttr(c.Writer)),`, oneLane},
+	{"floor-ignored", "a commit is refused at or below the head's floor, so that no head comes to name an object that a sweep may delete",
+		"metadata/dynamo/commit.go", "\t\tx.absentOrUnder(attrFloor, text(smallest.String())),\n", "", sweeps},
+	{"cap-ignored", "a head has at most 64 entries",
+		"metadata/dynamo/commit.go", `x.under(attrNext, number(c.Cap)))`, `x.exists(attrNext))`, oneLane},
+	{"offset-condition-dropped", "a conditional append is made only where its partition ends as expected",
+		"metadata/dynamo/commit.go", `x.require(x.isNumber(metadata.EndAttr(e.Slot), e.Offset))`, `x.require(x.exists(metadata.EndAttr(e.Slot)))`, manyLanes},
+	{"token-ignored", "an append under a fencing token is refused once the token was taken by another",
+		"metadata/dynamo/commit.go", `x.require(x.isNumber(metadata.TokenAttr(f.Slot), f.Token))`, `x.require(x.exists(metadata.TokenAttr(f.Slot)))`, manyLanes},
+	{"sequence-ignored", "a request of a producer that repeats is appended only after the one before it",
+		"metadata/dynamo/commit.go", "\t\tx.require(state + \"[0]=\" + x.num(s.Sequence-1))\n", "", oneLane},
+	{"fence-left-out", "an attempt with an unknown outcome is fenced before it is called not applied",
+		"metadata/lane/settle.go", "\tif !s.fenced {\n\t\ts.env.At(env.BeforeFence)", "\tif s.writer < 0 {\n\t\ts.env.At(env.BeforeFence)", oneLane},
+	{"retry-blind", "an attempt with an unknown outcome is settled before it is sent again",
+		"metadata/lane/commit.go", "case errors.Is(err, metadata.ErrOutcomeUnknown):\n\t\t\tw.settle(ctx, b, c, since)",
+		"case errors.Is(err, metadata.ErrOutcomeUnknown):\n\t\t\tw.wait(ctx, b, metadata.ErrUnavailable)", oneLane},
+	{"chunks-not-searched", "what is no longer in the head is sought in the chunks before an attempt is called not applied",
+		"metadata/lane/settle.go", "\t\ts.env.At(env.AfterFence)\n\t\tif s.inHead() {\n\t\t\treturn FoundInHead, nil\n\t\t}\n\t}\n\treturn s.chunks(ctx)",
+		"\t\ts.env.At(env.AfterFence)\n\t\tif s.inHead() {\n\t\t\treturn FoundInHead, nil\n\t\t}\n\t}\n\treturn NotApplied, nil", oneLane},
+	{"missing-chunk-believed", "a chunk that is missing decides nothing",
+		"metadata/lane/settle.go", "\t\tcase metadata.Undecided:\n\t\t\tmissing = true\n", "\t\tcase metadata.Undecided:\n", oneLane},
+	{"order-given-up", "after a failure nothing that was accepted before its owner was told follows",
+		"metadata/lane/ticket.go", "\tfor slot, err := range w.failing {\n\t\tt.withdraw(slot, err)\n\t}\n", "", oneLane},
+
+	// Spilling.
+	{"trimmed-past-another", "a head is trimmed only from where the chunks begin that were put",
+		"metadata/dynamo/sequencer.go", "x.require(x.isNumber(attrFirst, from))", "x.require(x.exists(attrFirst))", oneLane},
+	{"chunk-failure-passed-over", "a head is trimmed only when all chunks are there",
+		"metadata/lane/spill.go", "\t\tif err := h.table.PutChunk(ctx, c); err != nil {\n\t\t\treturn event, err\n\t\t}\n", "\t\t_ = h.table.PutChunk(ctx, c)\n", oneLane},
+
+	// Groups.
+	{"lease-ignored-by-commits", "offsets are committed under the partition's lease only",
+		"metadata/dynamo/offsets.go", "\t\tx.require(x.leaseIs(oc.Slot, oc.Lease))\n", "", groups},
+	{"offsets-go-back", "no commit takes a committed offset back",
+		"metadata/dynamo/offsets.go", `x.require(x.name(attr) + "<=" + x.num(oc.Offset))`, `x.require(x.exists(attr))`, groups},
+	{"step-from-anywhere", "a step moves offsets from where its inputs began, by the lease under which they were read",
+		"metadata/dynamo/offsets.go", "\t\tx.require(x.leaseIs(m.Slot, m.Lease), x.offsetIs(m.Slot, m.From))\n", "", groups},
+	{"taken-from-the-living", "a partition is claimed when its holder has released it, or is dead",
+		"metadata/group/claim.go", "case l.Held() && l.Session != m.session() && state.Plan.Lives(l.Session):", "case l.Held() && l.Session != m.session() && state.Plan == nil:", groups},
+	{"plan-overwritten", "a plan follows the one that it was made from",
+		"metadata/dynamo/groups.go", "\t\tx.require(x.isNumber(attrGeneration, p.Generation-1))\n", "\t\tx.require(x.exists(attrGeneration))\n", groups},
+	{"buried-though-it-moved", "a member is buried only if its row stands as it was watched",
+		"metadata/dynamo/groups.go", "\tx.require(asRead(x, m)...)\n\tok, err := t.deleteIf(ctx, c, x)", "\tx.require(x.exists(attrSession))\n\tok, err := t.deleteIf(ctx, c, x)", groups},
+	{"committed-before-finished", "a record is not committed before the Poll after the one that returned it",
+		"sdk/consumer_commit.go", "func(o *ownership) int64 { return o.finished })", "func(o *ownership) int64 { return o.delivered })", groups},
+
+	// The archive.
+	{"publish-from-anywhere", "a publication continues what is archived",
+		"metadata/dynamo/archive.go", "\t\tx.require(x.isNumber(attrArchived, p.From))\n", "\t\tx.require(x.exists(attrArchived))\n", archive},
+	{"publish-below-floor", "a publication is refused at or below the archive's floor",
+		"metadata/dynamo/archive.go", "\tx.require(x.absentOrUnder(attrStateFloor, text(p.ID.String())))\n", "", sweeps},
+	{"rows-replaced-unseen", "a row is replaced only if it is still the one that was read",
+		"metadata/dynamo/archive.go", "\tx := newExpr()\n\tx.require(x.isNumber(attrRowEnd, r.End))\n", "\tx := newExpr()\n\tx.require(x.exists(attrRowEnd))\n\tif true {\n\t\treturn x\n\t}\n", archive},
+	{"chunks-before-heads", "a sweep reads heads before chunks, so that what is spilled in between is seen",
+		"functions/sweep/read.go", "\ttell(l.head.Entries)\n\treturn r.chunks(ctx, l, l.needed, l.head.First, func(c *metadata.Chunk) bool {\n\t\ttell(c.Entries)\n\t\treturn true\n\t})",
+		"\terr := r.chunks(ctx, l, l.needed, l.head.First, func(c *metadata.Chunk) bool {\n\t\ttell(c.Entries)\n\t\treturn true\n\t})\n\tif h, e := r.table.Head(ctx, l.id, metadata.Strong); e == nil {\n\t\ttell(h.Entries)\n\t}\n\treturn err", sweeps},
+	{"restore-window-ignored", "what a publication replaced is kept for the restore window",
+		"functions/sweep/archive.go", "\tif r.replaced[s.id] {\n\t\ts.needed = true\n\t\treturn nil\n\t}\n", "", archive},
+	{"forgotten-before-deleted", "an entry of the sweep's work list goes after what it names",
+		"functions/sweep/archive.go", "\tif err := r.judge(ctx, suspects); err != nil {\n\t\treturn err\n\t}\n\tfor _, e := range done {", "\tdefer r.judge(ctx, suspects)\n\tfor _, e := range done {", archive},
+	{"shared-objects-deleted", "an intake segment goes when none of its lanes needs it",
+		"functions/sweep/judge.go", "\t\t\tfor _, l := range r.mayName(s) {", "\t\t\tfor _, l := range r.mayName(s)[:0] {", archive},
+	{"young-deleted", "nothing is deleted that may still be committed",
+		"functions/sweep/superseded.go", "\tif !b.old(id) {\n\t\treturn\n\t}\n", "", sweeps},
+	{"chunks-gone-before-first", "a lane's first order is raised before its chunks go",
+		"functions/sweep/superseded.go", "\tr.o.Env.At(env.BeforeDelete)\n\treturn r.table.DeleteChunks(ctx, c.id, 0, c.to)\n", "\treturn nil\n", archive},
+	{"expired-early", "a record goes when its own retention is over, not that which its topic has by now",
+		"functions/retain/lane.go", "metadata.Expired(appended, l.now, l.topic.KeepFor(id))", "metadata.Expired(appended, l.now, l.keep.Time)", archive},
+	{"tombstones-at-once", "a tombstone stays for a time after what it deletes",
+		"functions/clean/clean.go", "c.Settled > 0 && now.Sub(c.Since) >= p.o.Tombstones", "c.Settled > 0", archive},
+
+	// Bytes.
+	{"checksum-not-compared", "a batch is delivered only if its checksum is right",
+		"segment/decode.go", "castagnoli); got != h.CRC {", "castagnoli); got != h.CRC && len(batch) == 0 {", batches},
+}
