@@ -20,6 +20,8 @@ import (
 	"slices"
 	"sync"
 	"text/tabwriter"
+
+	"github.com/varvelog/varve/internal/env"
 )
 
 func main() {
@@ -41,13 +43,13 @@ func main() {
 		}
 		return
 	}
-	if !report(os.Stdout, try(ctx, chosen, *parallel, os.Stderr)) {
+	if !report(os.Stdout, try(ctx, env.System(), chosen, *parallel, os.Stderr)) {
 		os.Exit(1)
 	}
 }
 
 // try tries mutants, so many at once, and tells of each on progress. The verdicts are in their order.
-func try(ctx context.Context, mutants []mutant, parallel int, progress io.Writer) []verdict {
+func try(ctx context.Context, e env.Env, mutants []mutant, parallel int, progress io.Writer) []verdict {
 	verdicts := make([]verdict, len(mutants))
 	var tried sync.WaitGroup
 	var told sync.Mutex
@@ -57,7 +59,7 @@ func try(ctx context.Context, mutants []mutant, parallel int, progress io.Writer
 		room <- struct{}{}
 		tried.Go(func() {
 			defer func() { <-room }()
-			v := m.try(ctx)
+			v := m.try(ctx, e)
 			told.Lock()
 			defer told.Unlock()
 			verdicts[i] = v

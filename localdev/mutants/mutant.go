@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/varvelog/varve/internal/env"
 )
 
 // mutant is a change to the code that breaks a rule.
@@ -61,10 +63,10 @@ func (v verdict) String() string {
 }
 
 // try builds the mutant and asks its judge.
-func (m mutant) try(ctx context.Context) verdict {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (m mutant) try(ctx context.Context, e env.Env) verdict {
+	ctx, cancel := e.WithTimeout(ctx, patience)
 	defer cancel()
-	v, start := verdict{mutant: m, outcome: unbuilt}, time.Now()
+	v, start := verdict{mutant: m, outcome: unbuilt}, e.Mono()
 	dir, err := os.MkdirTemp("", "mutant")
 	if err == nil {
 		defer os.RemoveAll(dir)
@@ -73,7 +75,7 @@ func (m mutant) try(ctx context.Context) verdict {
 	if err != nil {
 		v.output = err.Error()
 	}
-	v.took = time.Since(start)
+	v.took = e.Mono() - start
 	return v
 }
 

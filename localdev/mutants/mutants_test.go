@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/varvelog/varve/internal/env"
 )
 
 // Each mutant still has its passage in the code, once, and what it makes of it is Go.
@@ -50,7 +52,7 @@ func TestVerdicts(t *testing.T) {
 		want outcome
 		says string
 	}{{harmless, survived, "PASS"}, {broken, unbuilt, "syntax error"}, {stale, unbuilt, "the code has changed"}} {
-		if v := c.m.try(t.Context()); v.outcome != c.want || !strings.Contains(v.output, c.says) {
+		if v := c.m.try(t.Context(), env.System()); v.outcome != c.want || !strings.Contains(v.output, c.says) {
 			t.Errorf("%v: %s", v, v.output)
 		}
 	}
