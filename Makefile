@@ -38,8 +38,9 @@ sim:
 sim-one-lane:
 	go test -count=1 -timeout 30m -run 'TestBR13_Simulation$$' ./localdev/sim -v -seeds $(SEEDS)
 
+LANES_SEEDS ?= $(SEEDS)
 sim-many-lanes:
-	go test -count=1 -timeout 30m -run 'TestBR13_SimulationOfLanes$$' ./localdev/sim -v -seeds $(SEEDS)
+	go test -count=1 -timeout 30m -run 'TestBR13_SimulationOfLanes$$' ./localdev/sim -v -seeds $(LANES_SEEDS)
 
 sim-groups:
 	go test -count=1 -timeout 60m -run 'TestGroups$$' ./localdev/sim -v -seeds $(SEEDS)
