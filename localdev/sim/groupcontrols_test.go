@@ -24,19 +24,23 @@ func TestGroupsCatches(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		without sim.Rule
-		by      string // what some violation says
+		by      string             // what some violation says
+		cast    func() []sim.Actor // nil: that of groups
 	}{
-		"commits without a lease":               {sim.Rule{Wire: anyLease}, "though the lease"},
-		"commits that go back":                  {sim.Rule{Wire: backwards}, "nobody has reset it"},
-		"resets that leave the lease":           {sim.Rule{Wire: leaseStays}, "already"},
-		"stealing from the living":              {everybodys(func(t table) table { return thief{t} }), "which lives"},
-		"offsets apart from the append":         {everybodys(func(t table) table { return apart{t} }), "results in the log"},
-		"the dead are never buried":             {everybodys(func(t table) table { return noBurial{t} }), "no owner"},
-		"a heartbeat counts without its answer": {everybodys(func(t table) table { return hopeful{t} }), "last confirmed heartbeat"},
+		"commits without a lease":               {sim.Rule{Wire: anyLease}, "though the lease", nil},
+		"commits that go back":                  {sim.Rule{Wire: backwards}, "nobody has reset it", nil},
+		"resets that leave the lease":           {sim.Rule{Wire: leaseStays}, "already", nil},
+		"stealing from the living":              {everybodys(func(t table) table { return thief{t} }), "which lives", nil},
+		"offsets apart from the append":         {everybodys(func(t table) table { return apart{t} }), "results in the log", nil},
+		"the dead are never buried":             {everybodys(func(t table) table { return noBurial{t} }), "no owner", alone},
+		"a heartbeat counts without its answer": {everybodys(func(t table) table { return hopeful{t} }), "last confirmed heartbeat", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := groups()
 			s.Without = c.without
+			if c.cast != nil {
+				s.Cast = c.cast
+			}
 			for seed := int64(1); seed <= controlSeeds; seed++ {
 				for _, v := range sim.Play(t, seed, s).Violations() {
 					if strings.Contains(v.What, c.by) {
@@ -205,6 +209,12 @@ func (a apart) CommitStep(ctx context.Context, token string, commits []metadata.
 type noBurial struct{ table }
 
 func (noBurial) Bury(context.Context, string, *metadata.Member) error { return metadata.ErrChanged }
+
+// alone is one group of few members: of many whom nobody buries, everybody would look at nothing else.
+func alone() []sim.Actor {
+	return []sim.Actor{&sim.Producer{Name: "w0", Topic: "in", Bursts: 36}, &sim.Group{Name: "readers", Topic: "in", Least: 3, Most: 4, Timeout: timeout},
+		&sim.Misfortune{Name: "misfortune", Times: 6, Among: "readers"}}
+}
 
 // hopeful takes a heartbeat for confirmed that may not have arrived.
 type hopeful struct{ table }
