@@ -50,7 +50,7 @@ func (p *Producer) gatherTogether(ctx context.Context, records []*Record, w *wai
 	if err = p.roomForAll(ctx, room); err == nil {
 		f := p.newFlush(p.log.env.Mono())
 		if err = f.gather(records, places, w, p.log.env); err == nil {
-			err = f.oneClass()
+			err = f.oneSegment()
 		}
 		if err == nil {
 			f.batches[0].room, f.isCut = room, true
@@ -62,15 +62,16 @@ func (p *Producer) gatherTogether(ctx context.Context, records []*Record, w *wai
 	return nil, err
 }
 
-// oneClass refuses topics that share no segment: of several retention classes, as the segment can be in only one of them, and would be deleted
+// oneSegment refuses topics that share no segment: of several retention classes, as the segment can be in only one of them, and would be deleted
 // too early or too late for the others; and an isolated one with others.
-func (f *flush) oneClass() error {
+func (f *flush) oneSegment() error {
 	first := f.batches[0].at.topic.row
 	for _, b := range f.batches {
-		if row := b.at.topic.row; row.Class() != first.Class() {
+		switch row := b.at.topic.row; {
+		case row.Class() != first.Class():
 			return &FieldError{Topic: row.Name, Field: "retention class", Value: row.Class().String(),
 				Valid: fmt.Sprintf("that of topic %q, %s", first.Name, first.Class())}
-		} else if row.Sharing() != first.Sharing() {
+		case row.Sharing() != first.Sharing():
 			return &FieldError{Topic: row.Name, Field: metadata.Isolate, Value: strconv.FormatBool(row.Config.Isolate),
 				Valid: fmt.Sprintf("records of one topic together, since %q or %q shares segments with none", row.Name, first.Name)}
 		}
@@ -180,7 +181,7 @@ func (p *Producer) remintAtomic(ctx context.Context, f *flush, segments []*lane.
 		segments[i].Version = version
 	}
 	p.mu.Lock()
-	err, class := f.oneClass(), f.batches[0].at.topic.row.Class()
+	err, class := f.oneSegment(), f.batches[0].at.topic.row.Class()
 	p.mu.Unlock()
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ type item struct {
 	record   sdk.Record
 	message  Message
 	refusals int
-	under    bool // way: it is in a request of this turn
+	underWay bool // it is in a request of this turn
 	alone    bool // it was in a request that was refused as a whole: it is sent alone
 }
 
@@ -109,7 +109,7 @@ func (r *run) turn(ctx context.Context, lines []*line) (batches [][]place, wait 
 			break
 		}
 		for _, p := range batch {
-			p.item.under = true
+			p.item.underWay = true
 		}
 		batches = append(batches, batch)
 	}
@@ -137,7 +137,7 @@ func (r *run) take(ctx context.Context, lines []*line) (batch []place, wait time
 			wait = l.due - now
 		}
 		for _, it := range l.pending {
-			if it.under {
+			if it.underWay {
 				continue
 			}
 			full := len(batch) == MaxBatch || len(batch) > 0 && (bytes+len(it.message.Body) > r.maxBytes || it.alone)
@@ -259,7 +259,7 @@ func (r *run) request(ctx context.Context, batch []place) (a answer) {
 // settle does what an answer says.
 func (r *run) settle(ctx context.Context, batch []place, a answer) error {
 	for _, p := range batch {
-		p.item.under = false
+		p.item.underWay = false
 	}
 	refused := a.refused
 	switch {
