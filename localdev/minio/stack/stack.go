@@ -20,7 +20,7 @@ const bucket, prefix, table = "varve", "log", "varve"
 
 const (
 	headerTime = 10 * time.Second // for a client to send its header
-	stopTime   = 5 * time.Second  // for requests under way at the end
+	stopTime   = 10 * time.Second // for requests under way at the end; net/http waits 5 s for a connection that was made and not used
 )
 
 // Stack is the two servers.
