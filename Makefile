@@ -156,7 +156,7 @@ judges:
 	@python3 -c 'import moto, moto.server, flask; assert moto.__version__ == "$(MOTO)"' 2>/dev/null || .tools/moto/bin/python3 -c 'import moto.server' 2>/dev/null || \
 	  { python3 -m venv .tools/moto && .tools/moto/bin/pip install -q 'moto[server]==$(MOTO)'; } || echo "judge moto cannot be installed here: it takes python3 with venv and PyPI"
 	@.tools/dynoxide/bin/dynoxide --version >/dev/null 2>&1 || \
-	  nice cargo install -q dynoxide-rs --version $(DYNOXIDE) --locked --no-default-features --features native-sqlite,http-server,cli --root .tools/dynoxide || \
+	  nice cargo install -q --debug dynoxide-rs --version $(DYNOXIDE) --locked --no-default-features --features native-sqlite,http-server,cli --root .tools/dynoxide || \
 	  echo "judge dynoxide cannot be installed here: it takes cargo and crates.io"
 	@test -x .tools/dynalite/node_modules/.bin/dynalite || npm install --silent --no-audit --no-fund --prefix .tools/dynalite dynalite@$(DYNALITE) || \
 	  echo "judge dynalite cannot be installed here: it takes npm and its registry"
