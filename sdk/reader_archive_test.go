@@ -53,6 +53,20 @@ func TestBR14_OffsetsThatCompactionRemoved(t *testing.T) {
 	}
 }
 
+// A reader makes room for the records that compaction has left, not for the offsets.
+func TestRoomIsForRecordsNotOffsets(t *testing.T) {
+	const offsets = 5000
+	b := newBench(t)
+	b.create("t", 1, 64)
+	b.write("t", one(0, numbers(0, offsets)))
+	b.remove(b.archive("t", archiver{keep: func(_ int, offset int64) bool { return offset == 0 || offset == offsets-1 }}))
+	fetches, err := b.reader("t", sdk.From(sdk.Earliest)).Poll(b.ctx)
+	check(t, err)
+	if got := fetches[0].Records; len(got) != 2 || cap(got) > 16 {
+		t.Errorf("%d records, and room for %d", len(got), cap(got))
+	}
+}
+
 // The lag of a group comes to 0 also where the last records of the log were removed, and where all of them were.
 func TestBR14_TheLagOfAGroupComesToNothing(t *testing.T) {
 	for _, kept := range []int64{9, 5, -1} {

@@ -112,7 +112,7 @@ func (r *Reader) take(p *part, share, atMost int64) (out []Record, size int64) {
 			}
 			r.decode(p, c)
 			if len(c.records) > 0 { // room for all that the share will take of the extent, as far as this batch tells
-				left := c.split.extent.End - c.records[0].Offset
+				left := int64(len(c.records)) + max(c.split.extent.Count-c.split.count, 0) // not by offsets: in the archive hardly any may be left
 				out = r.memory.records(out, int(min(left, (share-size)*int64(len(c.array))/max(c.payload(), 1)+1)))
 			}
 			continue
