@@ -287,6 +287,17 @@ func TestProduceInterrupted(t *testing.T) {
 	}
 }
 
+func TestTopicDescribeShowsWhatIsSet(t *testing.T) {
+	url := newURL(t)
+	must(t, url, "", "topic", "create", "t", "--config", "isolate=true", "--config", "cleanup.policy=compact")
+	out := must(t, url, "", "topic", "describe", "t")
+	for _, want := range []string{"isolate=true\n", "cleanup.policy=compact\n", "retention.ms=604800000\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
 func TestConsumePositions(t *testing.T) {
 	url := newURL(t)
 	must(t, url, "", "topic", "create", "t", "--partitions", "1")

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,20 +24,11 @@ func parseConfig(settings []string) (map[string]string, error) {
 	for _, s := range settings {
 		name, value, ok := strings.Cut(s, "=")
 		if _, twice := config[name]; !ok || twice {
-			return nil, usagef("--config %q is not NAME=VALUE, each name once; names are %s", s, strings.Join(configNames(), ", "))
+			return nil, usagef("--config %q is not NAME=VALUE, each name once, such as %s=604800000", s, metadata.RetentionMs)
 		}
 		config[name] = value
 	}
 	return config, nil
-}
-
-func configNames() []string {
-	var names []string
-	for name := range metadata.DefaultTopicConfig().Map() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 const configHelp = "setting NAME=VALUE by Kafka's names, such as retention.ms=604800000; may be repeated"

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +37,7 @@ func (a *app) topicDescribe(ctx context.Context, name string, json bool) error {
 			return a.printJSON(d)
 		}
 		fmt.Fprintf(a.out, "topic %s  id %s  version %d  partitions %d  lanes %d\n", d.Name, d.ID, d.Version, d.Partitions, d.Lanes)
-		for _, name := range configNames() {
+		for _, name := range slices.Sorted(maps.Keys(d.Config)) {
 			fmt.Fprintf(a.out, "  %s=%s\n", name, d.Config[name])
 		}
 		if len(d.Stored) > 1 {
