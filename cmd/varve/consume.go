@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -64,7 +65,7 @@ none is left, --follow waits for one, and without it that is an error.`,
 		},
 	}
 	c.Flags().StringVar(&o.from, "from", "earliest", "where to start: earliest, latest, OFFSET or TIME")
-	c.Flags().StringVar(&o.to, "to", "", "where to stop, before: end, OFFSET or TIME (default end; nowhere with --follow)")
+	c.Flags().StringVar(&o.to, "to", "", "where to stop, before: end, OFFSET or TIME, and at the end at the latest (default end; nowhere with --follow)")
 	c.Flags().IntSliceVar(&o.partitions, "partition", nil, "only these partitions, separated by commas (default all)")
 	c.Flags().IntVar(&o.max, "max", 0, "stop after so many records (0: no limit)")
 	c.Flags().BoolVar(&o.follow, "follow", false, "go on with records as they are appended, until interrupted")
@@ -136,12 +137,34 @@ func (a *app) consume(ctx context.Context, topic string, o consumeOptions) error
 		return err
 	}
 	return a.withLog(ctx, func(log *sdk.Log) error {
+		if to, err := strconv.ParseInt(o.to, 10, 64); err == nil {
+			stops, err := o.stopsBefore(ctx, log, topic, to)
+			if err != nil {
+				return err
+			}
+			opts = append(opts, stops)
+		}
 		r, err := log.NewReader(ctx, topic, opts...)
 		if err != nil {
 			return err
 		}
 		return errors.Join(a.print(ctx, r, o), r.Close())
 	})
+}
+
+// stopsBefore makes the partitions that end before the offset stop where they end now: a Reader that is to read up to an offset waits for it.
+func (o consumeOptions) stopsBefore(ctx context.Context, log *sdk.Log, topic string, offset int64) (sdk.ReaderOption, error) {
+	partitions, err := log.Admin().Offsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	stops := make(map[int]int64)
+	for p, at := range partitions {
+		if at.End < offset && (len(o.partitions) == 0 || slices.Contains(o.partitions, p)) {
+			stops[p] = at.End
+		}
+	}
+	return sdk.ToOffsets(stops), nil
 }
 
 // print prints records until the reader's end, --max, or an interruption, which is how following ends.

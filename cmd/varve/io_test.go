@@ -319,6 +319,9 @@ func TestConsumePositions(t *testing.T) {
 		"--from 2001-01-02T05:00:00+06:00 --to 2001-01-03T00:00:01Z": "12",
 		"--from 2002-01-01T00:00:00Z":                                "",
 		"--partition 0 --to 1":                                       "0",
+		"--to 99":                                                    "012345", // not waited for
+		"--from 4 --partition 0 --to 7":                              "45",
+		"--to 2100-01-01T00:00:00Z":                                  "012345",
 	} {
 		out := must(t, url, "", append([]string{"consume", "t"}, strings.Fields(line)...)...)
 		if got := strings.ReplaceAll(out, "\n", ""); got != want {
