@@ -26,7 +26,7 @@ func TestOpenNeedsADriver(t *testing.T) {
 		}
 	}
 	_, err := sdk.Open(t.Context(), "kafka://h", sdk.WithDriver(embedded.Driver()))
-	if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "aws://, file://, mem://") {
+	if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "aws://, file://, mem://, https://") {
 		t.Error(err)
 	}
 }

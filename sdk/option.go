@@ -81,7 +81,7 @@ func (c *openConfig) driver(scheme string) (Driver, error) {
 			known = append(known, s+"://")
 		}
 	}
-	valid := strings.Join(known, ", ")
+	valid := strings.Join(append(known, "https://"), ", ")
 	if scheme == "file" || scheme == "mem" {
 		valid += "; for file:// and mem:// open with sdk.WithDriver(embedded.Driver()) of package localdev/embedded"
 	}
