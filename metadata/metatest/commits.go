@@ -316,8 +316,8 @@ func testCommitAll(f *fixture) {
 	for _, lane := range lanes {
 		commits = append(commits, commitTo(f.head(lane), 0, f.entry(2, 1), f.entry(1, 1)))
 	}
-	f.costs(1, "CommitAll", func() { f.ok(f.table.CommitAll(f.ctx, "token-1", commits)) })
-	f.ok(f.table.CommitAll(f.ctx, "token-1", commits)) // the same again is the same
+	f.costs(1, "CommitAll", func() { f.ok(f.table.CommitAll(f.ctx, f.token("1"), commits)) })
+	f.ok(f.table.CommitAll(f.ctx, f.token("1"), commits)) // the same again is the same
 	for i, lane := range lanes {
 		h := f.head(lane)
 		if h.Next != 2 || h.Ends[1] != 3 || h.Entries[0].ID != commits[i].Entries[0].ID {
@@ -336,20 +336,20 @@ func testCommitAllRefuses(f *fixture) {
 	}
 	commits := fresh()
 	commits[1].Epoch, commits[2].Cap = 4, 0
-	err := f.table.CommitAll(f.ctx, "token-1", commits)
+	err := f.table.CommitAll(f.ctx, f.token("1"), commits)
 	if h := f.refused(err); h.Lane != lanes[1] || metadata.WhyRefused(commits[1], h) != metadata.ReasonEpoch {
 		f.Fatalf("%+v", h)
 	}
 	commits = fresh()
 	commits[2].Lane = "absent"
-	err = f.table.CommitAll(f.ctx, "token-2", commits)
+	err = f.table.CommitAll(f.ctx, f.token("2"), commits)
 	var r *metadata.RefusedError
 	if !errors.As(err, &r) || r.Head != nil || r.Lane != "absent" {
 		f.Fatal(err)
 	}
 	commits = fresh()
 	commits[2].Lane = lanes[0]
-	f.is(f.table.CommitAll(f.ctx, "token-3", commits), metadata.ErrInvalid)
+	f.is(f.table.CommitAll(f.ctx, f.token("3"), commits), metadata.ErrInvalid)
 	for _, lane := range lanes {
 		if h := f.head(lane); h.Next != 0 {
 			f.Fatalf("none, but lane %s has %d", lane, h.Next)

@@ -395,14 +395,14 @@ func (f *fixture) moved(commits []metadata.Commit) [3]int64 {
 
 func testCommitStep(f *fixture) {
 	commits, offsets := f.step()
-	f.costs(1, "CommitStep", func() { f.ok(f.table.CommitStep(f.ctx, "token-1", commits, offsets)) })
-	f.ok(f.table.CommitStep(f.ctx, "token-1", commits, offsets)) // the same again is the same
+	f.costs(1, "CommitStep", func() { f.ok(f.table.CommitStep(f.ctx, f.token("1"), commits, offsets)) })
+	f.ok(f.table.CommitStep(f.ctx, f.token("1"), commits, offsets)) // the same again is the same
 	if got := f.moved(commits); got != [3]int64{8, 3, 1} {
 		f.Errorf("offsets and order %v", got)
 	}
 	more := []metadata.StepOffsets{offsets[0]}
 	more[0].Moves = []metadata.OffsetMove{{Slot: 1, Lease: offsets[0].Moves[1].Lease, From: 3, To: 4}}
-	f.ok(f.table.CommitStep(f.ctx, "token-2", nil, more)) // offsets alone
+	f.ok(f.table.CommitStep(f.ctx, f.token("2"), nil, more)) // offsets alone
 	if got := f.moved(commits); got != [3]int64{8, 4, 1} {
 		f.Errorf("offsets and order %v", got)
 	}
@@ -418,7 +418,7 @@ func testCommitStepRefuses(f *fixture) {
 		"another lease":  {Slot: 0, Lease: metadata.Lease{Session: session(2), Epoch: 1}, From: 5, To: 8},
 	} {
 		offsets[0].Moves = []metadata.OffsetMove{move}
-		err := f.table.CommitStep(f.ctx, "token "+what, commits, offsets)
+		err := f.table.CommitStep(f.ctx, f.token(what), commits, offsets)
 		var refused *metadata.OffsetsRefusedError
 		if !errors.As(err, &refused) || !errors.Is(err, metadata.ErrChanged) || refused.Group != "g" || refused.Image.Slots[0].Offset != 5 {
 			f.Errorf("%s: %v", what, err)
@@ -430,17 +430,17 @@ func testCommitStepRefuses(f *fixture) {
 	// A commit that is refused is named, although the offsets are refused too.
 	commits[0].Epoch++
 	var refused *metadata.RefusedError
-	if err := f.table.CommitStep(f.ctx, "token", commits, offsets); !errors.As(err, &refused) || refused.Lane != commits[0].Lane {
+	if err := f.table.CommitStep(f.ctx, f.token("token"), commits, offsets); !errors.As(err, &refused) || refused.Lane != commits[0].Lane {
 		f.Errorf("both refuse: %v", err)
 	}
 	commits[0].Epoch--
 	for _, bad := range [][]metadata.OffsetMove{nil, {good[0], good[0]}, {{Slot: 0, From: 5, To: 8}}, {{Slot: 0, Lease: good[0].Lease, From: 5, To: 4}}, {{Slot: 64, Lease: good[0].Lease}}} {
 		offsets[0].Moves = bad
-		f.is(f.table.CommitStep(f.ctx, "token", commits, offsets), metadata.ErrInvalid)
+		f.is(f.table.CommitStep(f.ctx, f.token("token"), commits, offsets), metadata.ErrInvalid)
 	}
 	offsets[0].Moves = good
-	f.is(f.table.CommitStep(f.ctx, "token", commits, append(offsets, offsets[0])), metadata.ErrInvalid)
-	f.is(f.table.CommitStep(f.ctx, "token", nil, nil), metadata.ErrInvalid)
+	f.is(f.table.CommitStep(f.ctx, f.token("token"), commits, append(offsets, offsets[0])), metadata.ErrInvalid)
+	f.is(f.table.CommitStep(f.ctx, f.token("token"), nil, nil), metadata.ErrInvalid)
 }
 
 func testGroupState(f *fixture) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
 )
@@ -20,7 +21,8 @@ type New func(t *testing.T, onCall func(metadata.Call)) metadata.Table
 
 // Run runs the suite, each test on a table of its own.
 func Run(t *testing.T, open New) {
-	for _, c := range []struct {
+	chance := env.System().Uint64()
+	for i, c := range []struct {
 		name string
 		test func(*fixture)
 	}{
@@ -100,7 +102,7 @@ func Run(t *testing.T, open New) {
 		{"CancelledSendsNothing", testCancelledSendsNothing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := &fixture{T: t, ctx: t.Context()}
+			f := &fixture{T: t, ctx: t.Context(), salt: chance + uint64(i)}
 			f.table = open(t, f.called)
 			c.test(f)
 		})
@@ -112,6 +114,7 @@ type fixture struct {
 	*testing.T
 	ctx   context.Context
 	table metadata.Table
+	salt  uint64 // no two tests have the same ids and tokens, since a server remembers the tokens of all its tables for ten minutes
 
 	mu    sync.Mutex
 	calls []metadata.Call
@@ -179,8 +182,11 @@ func (f *fixture) idIn(place segment.Place) segment.ID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ids++
-	return segment.NewID(birth.Add(time.Duration(f.ids)*time.Millisecond), 7, place, f.ids, segment.ID{})
+	return segment.NewID(birth.Add(time.Duration(f.ids)*time.Millisecond), 7, place, f.salt<<16+f.ids, segment.ID{})
 }
+
+// token is the test's own request token of that name.
+func (f *fixture) token(name string) string { return fmt.Sprintf("%016x %s", f.salt, name) }
 
 // entry is a new entry with n records in each of the slots.
 func (f *fixture) entry(n int32, slots ...metadata.Slot) metadata.Entry {

@@ -41,7 +41,7 @@ func testSetStateConfig(f *fixture) {
 		}
 	}
 	f.same(f.state(lane), before)
-	id := segment.NewID(late.Time().Add(time.Millisecond), 30, segment.Archived, 1, segment.ID{})
+	id := segment.NewID(late.Time().Add(time.Millisecond), 30, segment.Archived, f.salt, segment.ID{})
 	f.ok(f.table.Publish(f.ctx, &metadata.Publication{Lane: lane, ID: id, From: 8, To: 8, Put: []metadata.Row{row(t, 0, 0, 80, id)}, Replace: p.Put[:1], Left: []segment.ID{p.ID}}))
 	f.is(f.table.SetStateConfig(f.ctx, "absent", 5, 30), metadata.ErrNoState)
 }

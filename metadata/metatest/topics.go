@@ -350,7 +350,7 @@ func testInvalidSendsNothing(f *fixture) {
 		f.is(err, metadata.ErrInvalid)
 		_, err = f.table.Commit(f.ctx, metadata.Commit{Lane: "l"})
 		f.is(err, metadata.ErrInvalid)
-		f.is(f.table.CommitAll(f.ctx, "token", nil), metadata.ErrInvalid)
+		f.is(f.table.CommitAll(f.ctx, f.token("token"), nil), metadata.ErrInvalid)
 		f.is(f.table.PutChunk(f.ctx, &metadata.Chunk{Lane: "l"}), metadata.ErrInvalid)
 		f.is(f.table.SetToken(f.ctx, "l", 0, 5, 5), metadata.ErrInvalid)
 		_, err = f.table.SetStart(f.ctx, "l", metadata.SlotsPerLane, 1)
