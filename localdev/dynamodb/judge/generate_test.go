@@ -283,7 +283,7 @@ func (g *generator) transaction(r *request) {
 		return
 	}
 	g.tokens++
-	r.token = fmt.Sprintf("%stoken-%d", g.prefix[len(g.prefix)-5:], g.tokens)
+	r.token = fmt.Sprintf("%stoken-%d", g.prefix[max(0, len(g.prefix)-24):], g.tokens) // of this run and worker; 36 characters at most
 	switch g.r.IntN(3) {
 	case 0:
 		again := *r

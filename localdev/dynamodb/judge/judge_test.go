@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,9 @@ const maxLost = 20
 
 // workers share a run, each with a server and an engine of its own.
 const workers = 2
+
+// tableOperations are left out at an endpoint: slow there, and others have some.
+var tableOperations = []string{"CreateTable", "DescribeTable", "DeleteTable", "ListTables", "UpdateTimeToLive"}
 
 // other is what the engine is compared with.
 type other struct {
@@ -67,10 +71,20 @@ func TestJudges(t *testing.T) {
 	}
 	if endpoint := os.Getenv("VARVE_JUDGE_ENDPOINT"); endpoint != "" {
 		t.Run("endpoint", func(t *testing.T) {
-			tables := []string{"CreateTable", "DescribeTable", "DeleteTable", "ListTables", "UpdateTimeToLive"} // slow there, and others have some
-			judgeWith(t, "endpoint", tables, func(int) (string, error) { return endpoint, nil })
+			judgeWith(t, "endpoint", tableOperations, func(int) (string, error) { return endpoint, nil })
 		})
 	}
+}
+
+// TestEndpoint: one server for all workers, as an endpoint is. Their tables and request tokens must not meet.
+func TestEndpoint(t *testing.T) {
+	server := httptest.NewServer(newEngine(t, dynamodb.Options{}))
+	defer server.Close()
+	covered, record := newCoverage(), newRecord()
+	for w := range workers {
+		compareWith(t, other{"endpoint", tableOperations, server.URL, server.Client()}, 500, w, covered, record)
+	}
+	report(t, "endpoint", covered, record)
 }
 
 // skipLoudly says that a judge is missing, which fails where judges are required.
