@@ -3,6 +3,7 @@ package metadata
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/varvelog/varve/segment"
 )
@@ -137,8 +138,8 @@ func (m *Member) Validate() error {
 		return bad("topics", len(m.Topics), fmt.Sprintf("1 to %d, or a pattern", MaxSubscriptions))
 	case len(m.Pattern) > MaxPatternBytes:
 		return bad("pattern", m.Pattern, fmt.Sprintf("at most %d bytes", MaxPatternBytes))
-	case len(m.Client) > MaxNameBytes:
-		return bad("client", m.Client, fmt.Sprintf("at most %d bytes", MaxNameBytes))
+	case len(m.Client) > MaxNameBytes || !utf8.ValidString(m.Client):
+		return bad("client", m.Client, fmt.Sprintf("at most %d bytes of UTF-8", MaxNameBytes))
 	}
 	for _, t := range m.Topics {
 		if err := ValidateName("topic", t); err != nil {

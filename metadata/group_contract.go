@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // Conditions of groups.
@@ -160,12 +161,15 @@ func ValidateOffsets(commits []OffsetCommit) error {
 			return c.Slot, "without a lease"
 		case c.Offset < 0:
 			return c.Slot, fmt.Sprintf("offset %d", c.Offset)
-		case len(c.Metadata) > MaxCommitMetadata:
-			return c.Slot, fmt.Sprintf("metadata of %d bytes, at most %d", len(c.Metadata), MaxCommitMetadata)
+		case badNote(c.Metadata):
+			return c.Slot, fmt.Sprintf("metadata of %d bytes, want at most %d of UTF-8", len(c.Metadata), MaxCommitMetadata)
 		}
 		return c.Slot, ""
 	})
 }
+
+// badNote tells whether a commit cannot keep this: in the table it would be another text.
+func badNote(s string) bool { return len(s) > MaxCommitMetadata || !utf8.ValidString(s) }
 
 // ValidateResets reports ErrInvalid for resets that no adapter can send.
 func ValidateResets(resets []OffsetReset) error {
@@ -186,8 +190,8 @@ func (o *StepOffsets) Validate() error {
 			return m.Slot, "without a lease"
 		case m.From < NoOffset || m.To < 0 || m.To < m.From:
 			return m.Slot, fmt.Sprintf("offset %d to %d", m.From, m.To)
-		case len(m.Metadata) > MaxCommitMetadata:
-			return m.Slot, fmt.Sprintf("metadata of %d bytes, at most %d", len(m.Metadata), MaxCommitMetadata)
+		case badNote(m.Metadata):
+			return m.Slot, fmt.Sprintf("metadata of %d bytes, want at most %d of UTF-8", len(m.Metadata), MaxCommitMetadata)
 		}
 		return m.Slot, ""
 	})

@@ -81,6 +81,7 @@ func TestMemberValidate(t *testing.T) {
 		"time-out":     func(m *Member) { m.Timeout = 0 },
 		"no topics":    func(m *Member) { m.Topics = nil },
 		"topic name":   func(m *Member) { m.Topics = []string{"a/b"} },
+		"client":       func(m *Member) { m.Client = "\xff" },
 		"long pattern": func(m *Member) { m.Pattern = string(make([]byte, MaxPatternBytes+1)) },
 	} {
 		m := good

@@ -93,7 +93,7 @@ func (l *Log) NewConsumer(ctx context.Context, groupName string, topics []string
 // Poll returns records, grouped by partition, as soon as there are any, of one topic at a time, in turn. Calling it says that what the last Poll
 // returned is finished. It returns none and no error after the time of WithWait, and ctx's error when that is done first. Callbacks run in it.
 //
-// An error that concerns a partition is reported once, as by a Reader. A topic that was deleted is no error: what was held of it is reported lost, TopicGoneHook is
+// An error that concerns a partition is reported once, as by a Reader, and the partition waits for a Seek, or to be assigned anew. A topic that was deleted is no error: what was held of it is reported lost, TopicGoneHook is
 // told, and the others go on. When it was the last one, and there is no pattern to wait for others by, that is a *TopicsGoneError, once. The consumer stays a member:
 // the next Poll waits for topics of these names. When the table has not answered heartbeats for half the session time-out, so that nothing
 // may be delivered, or one that is read back for as long, that is ErrUnreachable, once until it has answered again. ErrFenced and ErrClosed are final.
@@ -184,6 +184,9 @@ func (c *Consumer) collect() ([]Fetch, error) {
 			c.forgetTopic(id)
 			c.member.LookAgain()
 			continue
+		}
+		if errors.Is(err, ErrHalted) { // why was reported; other partitions go on, or may come
+			err = nil
 		}
 		fetches = c.delivered(r, fetches)
 		c.passed(r)

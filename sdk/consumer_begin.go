@@ -17,6 +17,11 @@ func (c *Consumer) begin(ctx context.Context, e event) error {
 	if len(e.claims) == 0 {
 		return nil
 	}
+	c.mu.Lock()
+	for _, claim := range e.claims {
+		c.owned[claim.Partition] = newOwnership(claim)
+	}
+	c.mu.Unlock()
 	if !e.told && c.config.onAssigned != nil {
 		var partitions []group.Partition
 		for _, claim := range e.claims {
@@ -25,11 +30,6 @@ func (c *Consumer) begin(ctx context.Context, e event) error {
 		e.given = c.config.onAssigned(ctx, topicPartitions(partitions))
 	}
 	e.told = true
-	c.mu.Lock()
-	for _, claim := range e.claims {
-		c.owned[claim.Partition] = newOwnership(claim)
-	}
-	c.mu.Unlock()
 	starts, err := c.starts(ctx, e)
 	if err != nil && starts == nil {
 		c.mu.Lock()
@@ -58,8 +58,8 @@ func newOwnership(claim group.Claim) *ownership {
 	return o
 }
 
-// starts is where each claim's partition starts. Those without wait for a Seek, and are named by the error, ErrNoCommit, or to be lost, since their topic is gone; any
-// other error comes without starts. What the start policy comes to is committed, so that it is the same for whoever has the partition next, should this
+// starts is where each claim's partition starts. Those without wait for a Seek, and are named by the error, ErrNoCommit or ErrInvalid, or to be lost, since their topic
+// is gone; any other error comes without starts. What the start policy comes to is committed, so that it is the same for whoever has the partition next, should this
 // member end before its first commit.
 func (c *Consumer) starts(ctx context.Context, e event) (starts map[group.Partition]int64, failed error) {
 	starts = map[group.Partition]int64{}
@@ -70,6 +70,10 @@ func (c *Consumer) starts(ctx context.Context, e event) (starts map[group.Partit
 		r := c.reader(claim)
 		switch {
 		case given:
+			if err := (CommitOffset{Offset: offset}).check(TopicPartition{claim.Topic, claim.Partition.Partition}); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("what OnAssigned has returned: %w", err))
+				continue
+			}
 			starts[claim.Partition] = offset
 			continue
 		case claim.Committed.Offset != metadata.NoOffset:

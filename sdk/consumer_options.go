@@ -117,7 +117,8 @@ func ManualCommit() ConsumerOption { return func(c *consumerConfig) { c.autoComm
 func StartAt(p Position) ConsumerOption { return func(c *consumerConfig) { c.start = p } }
 
 // OnAssigned is called by Poll when partitions have come, before any of their records. Offsets that it returns are where to start instead of what
-// the group has committed: an application that keeps its own, with its results, returns them here.
+// the group has committed: an application that keeps its own, with its results, returns them here. One below 0 is an error of that Poll, and its partition waits for
+// a Seek. Pause, Seek and Epoch take the partitions already.
 func OnAssigned(f func(context.Context, []TopicPartition) map[TopicPartition]int64) ConsumerOption {
 	return func(c *consumerConfig) { c.onAssigned = f }
 }

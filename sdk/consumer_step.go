@@ -23,6 +23,9 @@ func (c *Consumer) Step(ctx context.Context, p *Producer, offsets map[TopicParti
 	if len(offsets) == 0 || len(records) == 0 {
 		return &FieldError{Field: "step", Value: fmt.Sprintf("%d offsets, %d records", len(offsets), len(records)), Valid: "at least one of each"}
 	}
+	if theirs, ours := p.log.identity.Log, c.log.identity.Log; theirs != ours {
+		return &FieldError{Field: "log of the producer", Value: fmt.Sprint(theirs), Valid: fmt.Sprintf("the consumer's, %s: one table takes the whole step", ours)}
+	}
 	wanted, err := c.wanted(offsets)
 	if err != nil {
 		return err
@@ -82,12 +85,15 @@ func (c *Consumer) CommitAtomic(ctx context.Context, offsets map[TopicPartition]
 	return err
 }
 
-// wanted is the offsets as the member takes them; partitions that are not held are an error.
+// wanted is the offsets as the member takes them; partitions that are not held, and offsets that nobody can commit, are an error.
 func (c *Consumer) wanted(offsets map[TopicPartition]CommitOffset) (wanted []group.Offset, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for tp, o := range offsets {
 		p, own, err := c.find(tp)
+		if err == nil {
+			err = o.check(tp)
+		}
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue

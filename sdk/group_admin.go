@@ -177,7 +177,7 @@ func (v *groupView) members() []GroupMember {
 	}
 	all := []GroupMember{}
 	for i, m := range v.state.Members {
-		g := GroupMember{Name: m.Name, Client: m.Client, Topics: m.Topics, Pattern: m.Pattern, Partitions: given[m.Name],
+		g := GroupMember{Name: m.Name, Client: m.Client, Topics: m.Topics, Pattern: m.Pattern, Partitions: append([]TopicPartition{}, given[m.Name]...),
 			QuietMs: m.Quiet.Milliseconds(), TimeoutMs: m.Timeout.Milliseconds(), Unplanned: !v.plan().Lives(m.Session)}
 		switch {
 		case g.Unplanned:

@@ -53,6 +53,9 @@ func TestDescribeGroupNamesTheIdle(t *testing.T) {
 			if len(m.Partitions) == 0 && m.Idle != "" {
 				idle++
 			}
+			if m.Partitions == nil { // which JSON has another word for
+				t.Errorf("%s has no list of partitions", m.Name)
+			}
 		}
 		if busy != 4 || idle != 6 || len(d.Members) != 10 {
 			t.Errorf("%d busy, %d idle: %+v", busy, idle, d.Members)

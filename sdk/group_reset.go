@@ -78,7 +78,7 @@ func (a *Admin) ResetGroup(ctx context.Context, reset GroupReset) ([]OffsetChang
 		return changes, nil
 	}
 	for _, lane := range slices.Sorted(maps.Keys(lanes)) {
-		if _, err := a.log.table.ResetOffsets(ctx, reset.Group, lane, a.log.env.Now(), lanes[lane]); err != nil {
+		if _, err := a.log.table.ResetOffsets(ctx, reset.Group, lane, a.log.now(), lanes[lane]); err != nil {
 			return nil, fmt.Errorf("group %q: a part of the offsets may have been reset; run it again: %w", reset.Group, err)
 		}
 	}

@@ -168,7 +168,11 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	if pattern == "" {
 		return nil, nil
 	}
-	re, err := regexp.Compile("^(?:" + pattern + ")$")
+	_, err := regexp.Compile(pattern) // by itself: "a)|(b" is none, though it is one in brackets
+	var re *regexp.Regexp
+	if err == nil {
+		re, err = regexp.Compile("^(?:" + pattern + ")$")
+	}
 	if err != nil {
 		return nil, &metadata.FieldError{Field: "topic pattern", Value: pattern, Valid: fmt.Sprintf("a regular expression (%v)", err)}
 	}

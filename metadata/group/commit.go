@@ -72,7 +72,7 @@ func (m *Member) commit(ctx context.Context, lane metadata.LaneID, rest []pendin
 		for i := range rest {
 			commits[i] = rest[i].OffsetCommit
 		}
-		image, err := m.table.CommitOffsets(ctx, m.config.Group, lane, m.env.Now(), commits)
+		image, err := m.table.CommitOffsets(ctx, m.config.Group, lane, m.serviceTime(), commits)
 		if err == nil {
 			return m.committed(rest), failed
 		}

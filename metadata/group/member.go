@@ -31,6 +31,7 @@ type Table interface {
 	metadata.GroupOffsets
 	metadata.Stepper
 	metadata.TopicReader
+	ServiceTime() (now time.Time, ok bool) // see metadata.LogKeeper
 }
 
 // Config says who joins which group.
@@ -119,10 +120,13 @@ func Join(ctx context.Context, t Table, e env.Env, c Config) (*Member, error) {
 func (m *Member) join(ctx context.Context) error {
 	self := metadata.Member{Name: m.config.Name, Session: m.newSession(), Timeout: m.config.Timeout, Topics: slices.Sorted(slices.Values(m.config.Topics)),
 		Pattern: m.config.Pattern, Client: m.config.Client}
+	if err := self.Validate(); err != nil { // before there is a group of that name
+		return err
+	}
 	if _, err := compile(self.Pattern); err != nil {
 		return err
 	}
-	if err := m.table.PutGroup(ctx, &metadata.Group{Name: m.config.Group, Created: m.env.Now()}); err != nil {
+	if err := m.table.PutGroup(ctx, &metadata.Group{Name: m.config.Group, Created: m.serviceTime()}); err != nil {
 		return err
 	}
 	// From here on the row may be there, also when nobody can tell. Its next heartbeat has to be for this session: it would find another's otherwise, and the
@@ -178,6 +182,15 @@ func (m *Member) newSession() metadata.SessionID {
 		id[i] = digits[m.env.Int64N(int64(len(digits)))]
 	}
 	return metadata.SessionID(id)
+}
+
+// serviceTime is the time that others are shown: by it is told whether who goes on at a commit has missed tombstones, so it is not this machine's if there is another.
+func (m *Member) serviceTime() time.Time {
+	now, ok := m.table.ServiceTime()
+	if !ok {
+		now = m.env.Now()
+	}
+	return now
 }
 
 func (m *Member) now() moment { return moment{m.env.Now(), m.env.Mono()} }

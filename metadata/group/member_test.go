@@ -262,11 +262,15 @@ func TestJoinRefuses(t *testing.T) {
 			"name":     named("a/b", reads("t")),
 			"topics":   {},
 			"pattern":  {Pattern: "("},
+			"brackets": {Pattern: "a)|(b"},
 			"time-out": {Topics: []string{"t"}, Timeout: time.Millisecond},
 			"refresh":  {Topics: []string{"t"}, Refresh: -1},
 		} {
 			if _, err := w.tryJoin(c, 0); !errors.Is(err, metadata.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
+			}
+			if groups, _, err := w.table.Groups(w.Context(), "", 10); err != nil || len(groups) > 0 {
+				t.Errorf("%s has left a group: %v, %v", what, groups, err)
 			}
 		}
 	})

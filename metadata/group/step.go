@@ -30,7 +30,7 @@ func (m *Member) Moves(offsets []Offset) ([]metadata.StepOffsets, error) {
 		forward = forward || o.Offset > h.committed
 		s := byLane[h.place.Lane]
 		if s == nil {
-			s = &metadata.StepOffsets{Group: m.config.Group, Lane: h.place.Lane, At: m.env.Now()}
+			s = &metadata.StepOffsets{Group: m.config.Group, Lane: h.place.Lane, At: m.serviceTime()}
 			byLane[h.place.Lane] = s
 		}
 		s.Moves = append(s.Moves, metadata.OffsetMove{Slot: h.place.Slot, Lease: h.lease, From: h.committed, To: o.Offset, Metadata: o.Metadata})

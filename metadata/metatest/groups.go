@@ -297,7 +297,7 @@ func testCommitOffsets(f *fixture) {
 		}
 	}
 	for _, bad := range []metadata.OffsetCommit{{Slot: 3, Offset: 9}, {Slot: 64, Lease: mine.To}, {Slot: 3, Lease: mine.To, Offset: -1},
-		{Slot: 3, Lease: mine.To, Metadata: strings.Repeat("x", metadata.MaxCommitMetadata+1)}} {
+		{Slot: 3, Lease: mine.To, Metadata: strings.Repeat("x", metadata.MaxCommitMetadata+1)}, {Slot: 3, Lease: mine.To, Offset: 9, Metadata: "\xff"}} {
 		_, err := commit(bad)
 		f.is(err, metadata.ErrInvalid)
 	}
