@@ -33,7 +33,8 @@ type Readable struct {
 // Three rules keep members that die soon after they came from keeping a partition from the others:
 //
 //   - What a member had, or held, that is gone goes to the eldest that reads the topic and is not silent, for nobody who came later can delay that. The
-//     same holds for what a session had that another of the same name has followed before it ever held the partition.
+//     same holds for what a session had that another of the same name has followed before it ever held the partition; and for what one that is silent has been
+//     given and neither it nor anybody else who is there holds.
 //   - For the balance, only what its owner holds is taken from it: what is without owner waits for one member, not for a row of them.
 //   - And it is given only to a proven member that is seen to live, and not silent.
 //
@@ -130,7 +131,7 @@ func newAssigner(prev *Plan, members []Subscriber, topics []Readable) *assigner 
 				continue
 			}
 			owner := prev.Members[was.Owners[p]]
-			if m, lives := index[owner.Name]; lives && a.reads[m][t.ID] && a.follows(m, owner.Session, a.holder(t.ID, p)) {
+			if m, lives := index[owner.Name]; lives && a.reads[m][t.ID] && a.follows(m, owner.Session, a.holder(t.ID, p)) && !a.untaken(m, a.holder(t.ID, p)) {
 				owners[p] = m
 				a.load[m]++
 			} else {
@@ -179,6 +180,12 @@ func (a *assigner) follows(m int, owner, holder SessionID) bool {
 		return holder == owner || !a.gone[holder]
 	}
 	return holder == owner || slices.ContainsFunc(a.members, func(s Subscriber) bool { return s.Session == holder })
+}
+
+// untaken tells whether an owner that may be dead does not hold the partition, nor anybody else who is there. To give it on nobody has to know whether it is dead: what it does not
+// hold it cannot commit for, and if it lives it stops nothing.
+func (a *assigner) untaken(m int, holder SessionID) bool {
+	return a.members[m].Silent && !slices.ContainsFunc(a.members, func(s Subscriber) bool { return s.Session == holder })
 }
 
 func (a *assigner) holder(topic segment.TopicID, partition int) SessionID {

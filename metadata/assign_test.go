@@ -272,6 +272,22 @@ func TestAssignHeirIsTheEldest(t *testing.T) {
 	}
 }
 
+// What goes to one that may be dead, and that it does not hold nor anybody who lives, is given on; what it holds, or another is to hand over to it, is not.
+func TestAssignHeirThatDoesNotTake(t *testing.T) {
+	topics := []Readable{{ID: topicID(1), Partitions: 2}}
+	first := Assign(nil, everybody([]string{"a", "b", "y"}, topicID(1)), topics)
+	for holder, want := range map[SessionID]string{"s-y": "s-b", "": "s-b", "s-a": "s-a", "s-b": "s-a"} {
+		members := everybody([]string{"a", "b"}, topicID(1))
+		leases := held(first, topics)
+		leases[0].Holders = []SessionID{holder, holder}
+		plan := &Plan{Generation: 2, Members: []PlanMember{members[0].PlanMember, members[1].PlanMember}, Topics: []PlanTopic{{ID: topicID(1), Known: 2, Owners: []int{0, 0}}}}
+		members[0].Silent = true
+		if next := Assign(plan, members, leases); !next.Owns(SessionID(want), topicID(1), 0) {
+			t.Errorf("held by %q: %v, want %s", holder, owners(next), want)
+		}
+	}
+}
+
 // For the balance, members that have come just now, or are silent, are given nothing.
 func TestAssignBalancesAmongTheProven(t *testing.T) {
 	topics := []Readable{{ID: topicID(1), Partitions: 6}}

@@ -94,6 +94,47 @@ func TestJobsThatDieKeepNothingFromTheLiving(t *testing.T) {
 	}
 }
 
+// Members older than the one that lives die one after the other, each at its worst moment: shortly before it would be given what the one before it had. What has
+// gone to one that never comes to hold it is given on as soon as that is silent, so that each costs a part of a time-out, not a whole one.
+func TestHeirsThatDieBeforeTheyHold(t *testing.T) {
+	const heirs = 3
+	for _, every := range []time.Duration{timeout/silentAfter + heartbeat, timeout} {
+		inWorld(t, func(w *world) {
+			topic := w.create("t", 12, 64)
+			var older []*process
+			for range heirs {
+				older = append(older, w.join(reads("t")))
+				w.settle(4 * heartbeat)
+			}
+			owner := w.join(reads("t"))
+			w.settle(4 * heartbeat)
+			last := w.join(reads("t"))
+			w.settle(6 * heartbeat)
+			w.balanced("all", 12, append(older, owner, last)...)
+			owner.kill()
+			died := time.Now()
+			lives := map[metadata.SessionID]bool{last.session(): true}
+			for _, p := range older {
+				lives[p.session()] = true
+			}
+			left := older
+			longest := w.unowned(topic, 4*timeout, func(*metadata.GroupState) map[metadata.SessionID]bool {
+				if len(left) > 0 && time.Since(died) > timeout-heartbeat/2+time.Duration(heirs-len(left))*every {
+					left[0].kill()
+					delete(lives, left[0].session())
+					left = left[1:]
+				}
+				return lives
+			})
+			t.Logf("%d older ones, one dying every %v: without owner for %v at most, the time-out being %v", heirs, every, longest, timeout)
+			if longest > 2*timeout || len(left) > 0 {
+				t.Errorf("a partition was without owner for %v; %d older ones live", longest, len(left))
+			}
+			last.leave()
+		})
+	}
+}
+
 // A static member whose lives end before they hold anything keeps what it had for one of them, not for all.
 func TestStaticMemberThatNeverGetsSoFar(t *testing.T) {
 	inWorld(t, func(w *world) {
