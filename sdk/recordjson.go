@@ -78,6 +78,9 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	if err := dec.Decode(&j); err != nil {
 		return badJSON(err)
 	}
+	if bytes.Equal(bytes.TrimSpace(b), []byte("null")) { // which Decode passes over
+		return &FieldError{Field: "record", Value: "null", Valid: "a JSON object"}
+	}
 	if _, err := dec.Token(); err != io.EOF {
 		return &FieldError{Field: "record", Value: string(b), Valid: "one JSON object"}
 	}

@@ -88,6 +88,7 @@ func TestRecordJSONRefuses(t *testing.T) {
 		`{"key":"\udc00"}`:                       "surrogate",
 		`{"offset":99999999999999999999}`:        "offset",
 		`[]`:                                     `record "array" is not valid: want a JSON object`,
+		`null`:                                   `record "null" is not valid: want a JSON object`,
 		`"x"`:                                    "record",
 	} {
 		r := Record{Topic: "untouched"}

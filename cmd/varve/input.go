@@ -98,6 +98,9 @@ func jsonParser(keyField, timeField string) func(line []byte) (*sdk.Record, erro
 		if err := json.Unmarshal(line, &fields); err != nil {
 			return nil, fmt.Errorf("not a JSON object: %w", err)
 		}
+		if fields == nil {
+			return nil, errors.New("not a JSON object: null")
+		}
 		r := &sdk.Record{Value: nonNil(line)}
 		if key, ok := scalar(fields[keyField]); ok {
 			r.Key = []byte(key)

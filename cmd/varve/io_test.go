@@ -171,6 +171,8 @@ func TestProduceStopsAtABadLine(t *testing.T) {
 		want  string
 	}{
 		"no JSON":      {"{\"a\":1}\n{\"a\":2}\nx\n{\"a\":3}\n", []string{"--format", "json"}, "line 3"},
+		"null":         {"null\n", []string{"--format", "json"}, "line 1"},
+		"null record":  {"null\n", []string{"--format", "record"}, "line 1"},
 		"no time":      {"{\"t\":1}\n{\"a\":2}\n", []string{"--time-field", "t"}, `line 2: no field "t"`},
 		"bad time":     {"{\"t\":\"noon\"}\n", []string{"--time-field", "t"}, "RFC 3339"},
 		"unknown":      {"{\"valeu\":\"\"}\n", []string{"--format", "record"}, "valeu"},
