@@ -173,11 +173,11 @@ func TestEntryOfAClockThatWasAhead(t *testing.T) {
 		topic := w.topic("orders", 1, 1)
 		ahead := w.id(time.Now().Add(365*24*time.Hour), segment.InBucket)
 		check(t, w.commit(topic.Lanes[0], ahead, w.upload(ahead, part{topic, 0, 1})))
-		w.fill(600, part{topic, 0, 1})
+		w.fillChunks(600, part{topic, 0, 1})
 		time.Sleep(364*24*time.Hour + 20*time.Hour)
 		w.swept()
 		time.Sleep(2 * time.Hour)
-		w.fill(600, part{topic, 0, 1})
+		w.fillChunks(600, part{topic, 0, 1})
 		dead := w.id(time.Now(), segment.InBucket)
 		w.upload(dead, part{topic, 0, 1})
 		time.Sleep(6 * time.Hour)
@@ -421,7 +421,7 @@ func TestBR35_DeletedTopicsOfSeveralPages(t *testing.T) {
 	for _, n := range sizes {
 		inBubble(t, func(t *testing.T, w *world) {
 			topic, stays := w.topic("orders", 1, 1), w.topic("orders2", 1, 1)
-			w.fill(n, part{topic, 0, 1})
+			w.fillChunks(n, part{topic, 0, 1})
 			w.fill(3, part{stays, 0, 1})
 			for range 1100 {
 				w.lost(topic)

@@ -282,6 +282,14 @@ func (w *world) upload(id segment.ID, parts ...part) segment.Footer {
 // commit commits a segment to a lane, and spills as a producer does.
 func (w *world) commit(lane metadata.LaneID, id segment.ID, f segment.Footer) error {
 	w.t.Helper()
+	h, err := w.commitAll(lane, entryOf(lane, id, f))
+	if err == nil && h.Next-h.First >= h.K {
+		w.spill(lane)
+	}
+	return err
+}
+
+func entryOf(lane metadata.LaneID, id segment.ID, f segment.Footer) metadata.Entry {
 	e := metadata.Entry{ID: id}
 	for _, x := range f.Extents {
 		if x.Lane != string(lane) {
@@ -292,12 +300,13 @@ func (w *world) commit(lane metadata.LaneID, id segment.ID, f segment.Footer) er
 		}
 		e.Slots = append(e.Slots, metadata.SlotEntry{Slot: metadata.Slot(x.Slot), Count: int32(x.Count), Bytes: int32(x.Length), MaxTime: metadata.IndexTime(x.MaxTime, id)})
 	}
+	return e
+}
+
+func (w *world) commitAll(lane metadata.LaneID, entries ...metadata.Entry) (*metadata.Head, error) {
+	w.t.Helper()
 	h := w.head(lane)
-	h, err := w.table.Commit(w.t.Context(), metadata.Commit{Lane: lane, Entries: []metadata.Entry{e}, Epoch: h.Epochs[0], Cap: metadata.CapFor(h.First, 1)})
-	if err == nil && h.Next-h.First >= h.K {
-		w.spill(lane)
-	}
-	return err
+	return w.table.Commit(w.t.Context(), metadata.Commit{Lane: lane, Entries: entries, Epoch: h.Epochs[0], Cap: metadata.CapFor(h.First, len(entries))})
 }
 
 func (w *world) spill(lane metadata.LaneID) {
@@ -342,6 +351,25 @@ func (w *world) fill(n int, parts ...part) (ids []segment.ID) {
 		time.Sleep(time.Second)
 	}
 	return ids
+}
+
+// fillChunks is fill of a partition, where a chunk's segments are committed at once: as if as many producers had come together.
+func (w *world) fillChunks(n int, p part) {
+	w.t.Helper()
+	lane := p.topic.Place(p.partition).Lane
+	for n > 0 {
+		var entries []metadata.Entry
+		for ; n > 0 && len(entries) < metadata.ChunkOrders; n-- {
+			id := w.id(time.Now(), segment.InBucket)
+			entries = append(entries, entryOf(lane, id, w.upload(id, p)))
+			time.Sleep(time.Second)
+		}
+		h, err := w.commitAll(lane, entries...)
+		check(w.t, err)
+		if h.Next-h.First >= h.K {
+			w.spill(lane)
+		}
+	}
 }
 
 func (w *world) head(lane metadata.LaneID) *metadata.Head {
