@@ -19,7 +19,7 @@ func TestJobsOfAFractionOfTheTimeout(t *testing.T) {
 	for _, c := range []struct {
 		life  time.Duration
 		lives int
-	}{{timeout / 5, 24}, {timeout / 20, 60}} {
+	}{{timeout / 5, 24 / raceShare}, {timeout / 20, 80 / raceShare}} {
 		for how, ends := range map[string]func(*process){
 			"leave":  (*process).leave,
 			"vanish": (*process).kill,
@@ -78,13 +78,16 @@ func (w *world) members() []metadata.Member {
 
 // The same, where every fourth job ends at one of its requests to the table, which may have been applied, and the others vanish when their time is over.
 func TestJobsThatDieAtAnyRequest(t *testing.T) {
-	for _, life := range []time.Duration{timeout / 5, timeout / 20} {
+	for _, c := range []struct {
+		life  time.Duration
+		lives int
+	}{{timeout / 5, 100 / raceShare}, {timeout / 20, 100}} {
+		life, lives := c.life, c.lives
 		t.Run(fmt.Sprint(life), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.deadOwner(4)
 				chance := rand.New(rand.NewPCG(1, uint64(life)))
 				held, cut := map[int]int{}, 0
-				const lives = 100
 				for n := range lives {
 					m, began := &mortal{Table: w.table, left: 1 << 20, applied: chance.IntN(2) == 0}, time.Now()
 					if n%4 == 0 {
@@ -195,7 +198,7 @@ func TestStaticJobsBuryTheDead(t *testing.T) {
 // A member whose heartbeats come as seldom as they may is never buried, however many jobs come, watch it, and leave or die. What they write of its silence is
 // never more than that was, though requests and answers take time, and monotonic clocks stand still.
 func TestNotesAreNeverMoreThanTheSilence(t *testing.T) {
-	for seed := range uint64(2) {
+	for seed := range uint64(2 / raceShare) {
 		inWorld(t, func(w *world) {
 			w.create("t", 4, 64)
 			c := reads("t")

@@ -114,7 +114,7 @@ func TestFrozenMember(t *testing.T) {
 		if b.MayDeliver() {
 			t.Error("allowed to deliver after half the time-out without a heartbeat")
 		}
-		w.settle(90 * time.Minute)
+		w.settle(90 * time.Minute / raceShare)
 		w.balanced("the other took over", 6, a)
 		_, err := b.Commit(w.Context(), []Offset{{Partition: held[0], Lease: lease, Offset: 7}})
 		var refused *PartitionError
