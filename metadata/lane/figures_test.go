@@ -105,10 +105,11 @@ func TestFigures(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n%9s %7s | %11s %10s %8s %8s\n", "commits/s", "touched", "write units", "read units", "requests", "mean")
-	for _, c := range []struct {
+	rates := []struct {
 		perSecond, touched int
 		most               float64
-	}{{20, 14, 3}, {80, 14, 3}, {150, 14, 3}, {20, 64, 4.5}, {80, 64, 5.5}, {150, 64, 6.5}} {
+	}{{150, 64, 6.5}, {20, 14, 3}, {80, 14, 3}, {150, 14, 3}, {20, 64, 4.5}, {80, 64, 5.5}}
+	for _, c := range rates[:len(rates)/raceShare] {
 		f := measure(t, c.perSecond, c.touched)
 		fmt.Fprintf(&out, "%9d %7d | %11.2f %10.2f %8.2f %8v\n", c.perSecond, c.touched, f.writes, f.reads, f.requests, f.latency.Round(100*time.Microsecond))
 		if f.writes > c.most {

@@ -142,7 +142,7 @@ func TestHeadStaysSmall(t *testing.T) {
 		const writers, segments = 16, 20
 		largest := int64(0)
 		b.config.OnImage = func(h *metadata.Head) { b.note(func() { largest = max(largest, h.Next-h.First) }) }
-		healthy := time.Now().Add(time.Minute)
+		healthy := time.Now().Add(15 * time.Second)
 		b.table.fault = func(op string, n int) *fault {
 			if op == "PutChunk" && time.Now().Before(healthy) {
 				return &fault{wait: 100 * time.Millisecond}
@@ -151,7 +151,7 @@ func TestHeadStaysSmall(t *testing.T) {
 		}
 		impatient := func(w int) *lane.Segment {
 			s := b.segment(metadata.Slot(w))
-			s.Deadline = b.env.Mono() + 20*time.Second
+			s.Deadline = b.env.Mono() + 5*time.Second
 			return s
 		}
 		failed, late := 0, 0
@@ -239,6 +239,7 @@ func TestPausePoints(t *testing.T) {
 func TestBR12_ConflictsAndThrottles(t *testing.T) {
 	t.Parallel()
 	on(t, func(b *bench) {
+		const writers, segments = 32, 50 / raceShare
 		b.env.Rand = env.NewRand(7)
 		b.table.fault = func(op string, n int) *fault {
 			switch p := b.env.Float64(); {
@@ -252,7 +253,7 @@ func TestBR12_ConflictsAndThrottles(t *testing.T) {
 			return &fault{delay: 100 * time.Millisecond}
 		}
 		taken := map[int64]segment.ID{}
-		b.many(32, 50, func(int) *lane.Segment { return b.segment(1) }, func(r lane.Result) {
+		b.many(writers, segments, func(int) *lane.Segment { return b.segment(1) }, func(r lane.Result) {
 			if r.Err != nil || r.Attempts > 40 {
 				t.Errorf("%+v", r)
 				return
@@ -264,7 +265,7 @@ func TestBR12_ConflictsAndThrottles(t *testing.T) {
 				taken[o] = r.ID
 			}
 		})
-		if len(taken) != 3200 || b.strong().Ends[1] != 3200 {
+		if n := 2 * writers * segments; len(taken) != n || b.strong().Ends[1] != int64(n) {
 			t.Errorf("%d offsets, end %d", len(taken), b.strong().Ends[1])
 		}
 		if len(b.branches) > 0 {
