@@ -2,5 +2,7 @@
 
 package retain_test
 
-// stride: every moment.
-const stride = 1
+const (
+	stride    = 1 // every moment
+	histories = 40
+)

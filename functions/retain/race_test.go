@@ -2,5 +2,8 @@
 
 package retain_test
 
-// stride: with the race detector, which makes tests some ten times as slow, one moment of so many.
-const stride = 8
+// With the race detector, which makes tests some ten times as slow, one moment of so many, and fewer histories. make sim plays all.
+const (
+	stride    = 8
+	histories = 8
+)
