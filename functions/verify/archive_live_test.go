@@ -157,10 +157,10 @@ var archiveEvents = []struct {
 func TestEveryArchiveEventAtEveryMoment(t *testing.T) {
 	for _, e := range archiveEvents {
 		t.Run(e.name, func(t *testing.T) {
-			for moment, more := 0, true; more; moment += stride {
+			for moment, requests := 0, 1; moment < requests && !t.Failed(); moment += stride {
 				synctest.Test(t, func(t *testing.T) {
 					w := used(t)
-					if more = happening(w, e.happen, moment); moment > 0 {
+					if requests = happening(w, e.happen, moment); moment > 0 {
 						return
 					}
 					if r := w.verify(w.options()); !harmless(r) || r.Totals.Orphans.Objects > 0 {

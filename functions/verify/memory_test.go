@@ -256,7 +256,7 @@ func held(t *testing.T, commits int64) int64 {
 
 // What a check holds does not grow with the log. A longer log has its last quarter of an hour of ids in memory, which the shorter has too.
 func TestMemoryIsBounded(t *testing.T) {
-	const few, many = 10_000, 200_000 / raceShare
+	const few, many = 10_000 / raceShare, 200_000 / raceShare
 	short, long := held(t, few), held(t, many)
 	t.Logf("held at most: %.1f MiB for %d commits, half of them archived, %.1f MiB for %d", float64(short)/(1<<20), few, float64(long)/(1<<20), many)
 	if long > short+2<<20 || long > 24<<20 {
