@@ -127,7 +127,7 @@ func TestCrashOfOneProcess(t *testing.T) {
 
 func TestCrashOfTwoProcesses(t *testing.T) {
 	total := 0
-	for seed := range uint64(120) {
+	for seed := range uint64(120 / raceShare) {
 		log, err := trace(racing, seed, honest)
 		if err != nil {
 			t.Fatal(err)

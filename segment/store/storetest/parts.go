@@ -28,7 +28,7 @@ func cut(body []byte, size int) func() ([]byte, error) {
 // partSizes are objects of no part, of one, and of several, with and without a remainder.
 func partSizes(t *testing.T, s store.Store) {
 	const part = store.MinPartBytes
-	for i, c := range []struct{ size, part int }{{0, part}, {1, part}, {part, part}, {part + 1, part}, {2 * part, part}, {4*part + 77, part + 5}} {
+	for i, c := range []struct{ size, part int }{{0, part}, {1, part}, {part, part}, {part + 1, part}, {2 * part, part}, {2*part + 77, part + 5}} {
 		name := fmt.Sprint("parts/", i)
 		body := data(uint64(i), c.size)
 		size, err := s.PutParts(t.Context(), name, cut(body, c.part))
@@ -84,12 +84,12 @@ var errNext = errors.New("next has no more")
 
 // partsThatFail ends before each part in turn: by an error of next, by one that wraps io.EOF, by a context that is cancelled, by parts too small.
 func partsThatFail(t *testing.T, s store.Store) {
-	body := data(1, 3*store.MinPartBytes)
-	for at := range 4 {
+	body := data(1, 2*store.MinPartBytes)
+	for at := range 3 {
 		for what, want := range map[string]error{"error": errNext, "broken off": io.EOF, "cancelled": context.Canceled, "small": store.ErrParts} {
 			ctx, cancel := context.WithCancel(t.Context())
 			next, calls := cut(body, store.MinPartBytes), 0
-			if what == "small" && at == 3 {
+			if what == "small" && at == 2 {
 				cancel()
 				continue // the last one may be small
 			}

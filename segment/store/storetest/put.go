@@ -88,14 +88,14 @@ func emptyObject(t *testing.T, s store.Store) {
 }
 
 func largeObject(t *testing.T, s store.Store) {
-	body := data(7, 32<<20)
+	body := data(7, 18<<20)
 	mustPut(t, s, "large", body)
 	holds(t, s, "large", body)
-	got, err := s.Get(t.Context(), "large", 20<<20, 1<<20, nil)
-	if err != nil || !bytes.Equal(got, body[20<<20:21<<20]) {
+	got, err := s.Get(t.Context(), "large", 10<<20, 1<<20, nil)
+	if err != nil || !bytes.Equal(got, body[10<<20:11<<20]) {
 		t.Errorf("range of a large object: %d bytes, %v", len(got), err)
 	}
-	body[31<<20]++
+	body[17<<20]++
 	fails(t, s.Put(t.Context(), "large", body), store.OpPut, "large", store.ErrExists)
 }
 
