@@ -50,7 +50,7 @@ type other struct {
 func TestMemoryAgainstFile(t *testing.T) {
 	file := newEngine(t, dynamodb.Options{File: filepath.Join(t.TempDir(), "engine.db")})
 	covered, record := newCoverage(), newRecord()
-	compareWith(t, other{name: "file", client: file}, 2000, 0, covered, record)
+	compareWith(t, other{name: "file", client: file}, 2000/raceShare, 0, covered, record)
 	report(t, "file", covered, record)
 }
 
