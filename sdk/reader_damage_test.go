@@ -70,11 +70,11 @@ func craft(base int64, count int32, codec segment.Codec, records []byte) []byte 
 
 // record is the bytes of one record with the value, its header count and its key length as given.
 func record(value []byte, keyLength, headers int64) []byte {
-	body := binary.AppendVarint([]byte{0, 0, 0}, keyLength)
+	body := binary.AppendVarint(append(make([]byte, 0, len(value)+32), 0, 0, 0), keyLength)
 	body = binary.AppendVarint(body, int64(len(value)))
 	body = append(body, value...)
 	body = binary.AppendVarint(body, headers)
-	return append(binary.AppendVarint(nil, int64(len(body))), body...)
+	return append(binary.AppendVarint(make([]byte, 0, len(body)+binary.MaxVarintLen64), int64(len(body))), body...)
 }
 
 func squeeze(t *testing.T, b []byte) []byte {
@@ -86,13 +86,10 @@ func squeeze(t *testing.T, b []byte) []byte {
 
 const recordLimit = 64 << 20 // segment.DefaultLimits().RecordBytes
 
-// exactly is one record whose bytes are n long.
+// exactly is one record whose bytes are n long: its lengths take as many bytes for every value that is near n.
 func exactly(n int) []byte {
-	for size := n - 20; ; size++ {
-		if r := record(make([]byte, size), -1, 0); len(r) == n {
-			return r
-		}
-	}
+	value := make([]byte, n-20, n)
+	return record(value[:2*n-20-len(record(value, -1, 0))], -1, 0)
 }
 
 // damages are batches that cannot be read, by what is wrong with them, and the condition that is expected.
