@@ -28,19 +28,19 @@ func archive() sim.Scenario {
 	return sim.Scenario{Topics: []sdk.NewTopic{short, keyed, both, kept, fleeting}, Faults: faults, Checks: append(slices.Clone(sim.Removed), sim.OneOwner, sim.NotFromTheLiving, sim.NeverBack), Removes: true, Whole: 40, Cast: func() (cast []sim.Actor) {
 		var jobs []*sim.Job
 		for i := range 3 {
-			jobs = append(jobs, &sim.Job{Name: fmt.Sprintf("compact%d", i), Every: 90 * time.Minute, Luck: 3, Do: sim.Compact})
+			jobs = append(jobs, &sim.Job{Name: fmt.Sprintf("compact%d", i), Every: 2 * time.Hour, Luck: 3, Do: sim.Compact})
 		}
 		erase := &sim.Job{Name: "erase", Every: 8 * time.Hour, Luck: 6, Do: sim.Erase("kept", keys)}
 		jobs = append(jobs, &sim.Job{Name: "clean0", Every: 3 * time.Hour, Luck: 3, Do: sim.Clean}, &sim.Job{Name: "clean1", Every: 3 * time.Hour, Luck: 3, Do: sim.Clean},
 			&sim.Job{Name: "retain0", Every: time.Hour, Do: sim.Retain}, &sim.Job{Name: "retain1", Every: 2 * time.Hour, Do: sim.Retain},
-			&sim.Job{Name: "sweep0", Skew: sim.SweepSkew, Every: 6 * time.Hour, Luck: 10, Do: sim.Sweep}, &sim.Job{Name: "sweep1", Skew: sim.SweepSkew, Every: 8 * time.Hour, Luck: 10, Do: sim.Sweep})
+			&sim.Job{Name: "sweep0", Skew: sim.SweepSkew, Every: 8 * time.Hour, Luck: 10, Do: sim.Sweep}, &sim.Job{Name: "sweep1", Skew: sim.SweepSkew, Every: 10 * time.Hour, Luck: 10, Do: sim.Sweep})
 		for i := range 2 {
 			cast = append(cast,
-				&sim.Producer{Name: fmt.Sprintf("s%d", i), Topic: "short", Bursts: 30 / raceShare, Lull: 4},
-				&sim.Producer{Name: fmt.Sprintf("k%d", i), Topic: "keyed", Also: []string{"kept"}, Keys: keys, Bursts: 30 / raceShare, Lull: 4})
+				&sim.Producer{Name: fmt.Sprintf("s%d", i), Topic: "short", Bursts: 16 / raceShare, Lull: 4},
+				&sim.Producer{Name: fmt.Sprintf("k%d", i), Topic: "keyed", Also: []string{"kept"}, Keys: keys, Bursts: 16 / raceShare, Lull: 4})
 		}
-		cast = append(cast, &sim.Producer{Name: "p0", Topic: "kept", Also: []string{"short", "both"}, Bursts: 20 / raceShare, Lull: 3, Keys: keys},
-			&sim.Producer{Name: "f0", Topic: "fleeting", Also: []string{"kept"}, Bursts: 20 / raceShare, Lull: 3},
+		cast = append(cast, &sim.Producer{Name: "p0", Topic: "kept", Also: []string{"short", "both"}, Bursts: 10 / raceShare, Lull: 3, Keys: keys},
+			&sim.Producer{Name: "f0", Topic: "fleeting", Also: []string{"kept"}, Bursts: 10 / raceShare, Lull: 3},
 			&sim.Reader{Name: "r0", Topic: "short"}, &sim.Reader{Name: "r1", Topic: "keyed"}, &sim.Reader{Name: "r2", Topic: "kept"},
 			&sim.Replayer{Name: "y0", Topic: "keyed", Every: 5 * time.Hour}, &sim.Replayer{Name: "y1", Topic: "kept", Every: 5 * time.Hour},
 			&sim.Reader{Name: "r3", Topic: "both"},
@@ -48,9 +48,9 @@ func archive() sim.Scenario {
 			&sim.Replayer{Name: "y2", Topic: "short", Every: 5 * time.Hour},
 			&sim.Changer{Name: "t0", Topic: "short", Changes: []sdk.Alteration{{Config: retention(30 * time.Hour)}, {Config: retention(5 * time.Hour)}, {Config: retention(3 * time.Hour)}}},
 			&sim.Changer{Name: "t1", Topic: "kept", Changes: []sdk.Alteration{{Partitions: 4, MoveKeys: true}, {Partitions: 5, MoveKeys: true}}},
-			&sim.Deleter{Name: "d0", Topic: fleeting, Times: 2}, &sim.Misfortune{Name: "misfortune", Times: 6, Every: 5 * time.Hour},
-			&sim.Visitor{Name: "v0", Topic: "kept", Visits: 12, Trims: true}, &sim.Visitor{Name: "v1", Topic: "short", Visits: 12}, &sim.Visitor{Name: "v2", Topic: "keyed", Visits: 12},
-			&sim.Job{Name: "verify", Every: 8 * time.Hour, Luck: 10, Do: sim.Verify},
+			&sim.Deleter{Name: "d0", Topic: fleeting, Times: 2}, &sim.Misfortune{Name: "misfortune", Times: 4, Every: 5 * time.Hour},
+			&sim.Visitor{Name: "v0", Topic: "kept", Visits: 6, Trims: true}, &sim.Visitor{Name: "v1", Topic: "short", Visits: 6}, &sim.Visitor{Name: "v2", Topic: "keyed", Visits: 6},
+			&sim.Job{Name: "verify", Every: 12 * time.Hour, Luck: 10, Do: sim.Verify},
 			&sim.Job{Name: "off", Every: 10 * time.Hour, Do: sim.SweepYearsOff})
 		full := &sim.Job{Name: "sweep2", Do: sim.SweepAll}
 		for _, j := range append(jobs, erase) {

@@ -27,8 +27,8 @@ func slowly() sim.Scenario {
 		erase := &sim.Job{Name: "erase", Every: 4 * time.Hour, Luck: 10, Do: sim.Erase("kept", 6)}
 		sweep := &sim.Job{Name: "sweep0", Skew: sim.SweepSkew, Every: 3 * time.Hour, Luck: 30, Do: sim.Sweep}
 		return []sim.Actor{
-			&sim.Producer{Name: "p0", Topic: "kept", Bursts: 30, Lull: 2, Keys: 6},
-			&sim.Producer{Name: "p1", Topic: "kept", Bursts: 30, Lull: 2, Keys: 6},
+			&sim.Producer{Name: "p0", Topic: "kept", Bursts: 16, Lull: 2, Keys: 6},
+			&sim.Producer{Name: "p1", Topic: "kept", Bursts: 16, Lull: 2, Keys: 6},
 			compact, erase, sweep, &sim.Job{Name: "sweep1", Skew: sim.SweepSkew, Every: 3 * time.Hour, Luck: 30, Do: sim.SweepAll},
 			&sim.Accountant{Jobs: []*sim.Job{compact}, Sweep: sweep, Full: &sim.Job{Name: "sweep2", Do: sim.SweepAll}},
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"math"
 	"time"
 
@@ -87,8 +88,8 @@ func (o Odds) pick(c Chance) mishap {
 	return nothing
 }
 
-// atTable is the mishap as it befalls a call of the table. wait is for what takes time.
-func (m mishap) atTable(c Chance, wait time.Duration, sleep sleeper) engine.Fault {
+// atTable is the mishap as it befalls a call of the table. What takes time waits for arrives.
+func (m mishap) atTable(c Chance, arrives func(context.Context)) engine.Fault {
 	answer := engine.ErrNoAnswer
 	if c.OneIn(2) {
 		answer = engine.ErrConnectionLost
@@ -99,7 +100,7 @@ func (m mishap) atTable(c Chance, wait time.Duration, sleep sleeper) engine.Faul
 	case answerLost:
 		return engine.Fault{Reply: answer}
 	case late:
-		return engine.Fault{Reply: answer, Late: sleep.forThe(wait)}
+		return engine.Fault{Reply: answer, Late: arrives}
 	case throttled:
 		return engine.Throttle()
 	case failed:
@@ -107,12 +108,12 @@ func (m mishap) atTable(c Chance, wait time.Duration, sleep sleeper) engine.Faul
 	case failedThough:
 		return engine.Fault{Reply: engine.InternalServerError()}
 	case slow:
-		return engine.Fault{Hold: sleep.forThe(wait)}
+		return engine.Fault{Hold: arrives}
 	}
 	return engine.Fault{}
 }
 
-// atStore is the mishap as it befalls a call of the store.
+// atStore is the mishap as it befalls a call of the store. What is late is so until somebody says when it arrives.
 func (m mishap) atStore(wait time.Duration) fault.Fault {
 	switch m {
 	case lost, failed:
@@ -120,7 +121,7 @@ func (m mishap) atStore(wait time.Duration) fault.Fault {
 	case answerLost, failedThough:
 		return fault.Fault{Kind: fault.LostAfter}
 	case late:
-		return fault.Fault{Kind: fault.Late, LateAfter: wait}
+		return fault.Fault{Kind: fault.Late}
 	case throttled:
 		return fault.Fault{Kind: fault.Throttled}
 	case short:

@@ -63,7 +63,7 @@ func (x *Group) watch(w *World) {
 	table, c := w.table(), w.Chance(x.Name, "watch")
 	for !w.Over() {
 		x.sample(w, table)
-		w.Sleep(c.Within(x.Timeout/20, x.Timeout/10))
+		w.Sleep(c.Within(x.Timeout/10, x.Timeout/5))
 	}
 	x.sample(w, table)
 }
@@ -152,7 +152,7 @@ func (x *Resetter) Play(w *World) {
 	}
 	w.Lives(x.Name, Life{Seldom: 10}, x.Times, func(p *Process, left int) {
 		log := p.Open()
-		for ; log != nil && left > 0 && p.Rest(p.Chance("reset").Within(5*time.Second, 25*time.Second)); left-- {
+		for ; log != nil && left > 0 && p.Rest(p.Chance("reset").Within(3*time.Second, 13*time.Second)); left-- {
 			if !x.reset(p, log, p.Chance("to")) {
 				return
 			}

@@ -17,11 +17,11 @@ func groups() sim.Scenario {
 	return sim.Scenario{Topics: []sdk.NewTopic{{Name: "in", Partitions: 3, LaneWidth: 2}, {Name: "out", Partitions: 2, LaneWidth: 1}}, Faults: faults,
 		Checks: sim.Groups, Cast: func() []sim.Actor {
 			return []sim.Actor{
-				&sim.Producer{Name: "w0", Topic: "in", Bursts: 36 / raceShare}, &sim.Producer{Name: "w1", Topic: "in", Bursts: 36 / raceShare},
+				&sim.Producer{Name: "w0", Topic: "in", Bursts: 18 / raceShare}, &sim.Producer{Name: "w1", Topic: "in", Bursts: 18 / raceShare},
 				&sim.Keeper{Name: "k", Topic: "in", Changes: []sdk.Alteration{{Partitions: 4}, {Partitions: 6}}},
-				&sim.Group{Name: "readers", Topic: "in", Least: 3, Most: 8, Timeout: timeout},
-				&sim.Resetter{Name: "resetter", Group: "readers", Times: 3, Forward: true},
-				&sim.Group{Name: "steppers", Topic: "in", Out: "out", Least: 2, Most: 4, Timeout: timeout},
+				&sim.Group{Name: "readers", Topic: "in", Least: 3, Most: 6, Timeout: timeout},
+				&sim.Resetter{Name: "resetter", Group: "readers", Times: 2, Forward: true},
+				&sim.Group{Name: "steppers", Topic: "in", Out: "out", Least: 2, Most: 3, Timeout: timeout},
 				&sim.Resetter{Name: "resetter of steppers", Group: "steppers", Times: 2, Seldom: 3},
 				&sim.Group{Name: "jobs", Topic: "in", Short: true, Least: 1, Most: 2, Timeout: timeout},
 				&sim.Misfortune{Name: "misfortune", Times: 6, Among: "readers"},

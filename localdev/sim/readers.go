@@ -14,7 +14,7 @@ import (
 
 // Where nothing happens for hours nobody polls for hours: after so many polls without a record a reader ends, and another begins after up to so long.
 const (
-	idlePolls = 6
+	idlePolls = 3
 	idleMost  = 20 * time.Minute
 )
 
@@ -50,7 +50,7 @@ func (x *Reader) life(p *Process, _ int) {
 			continue
 		}
 		p.world.Idle(p.Chance("idle").Within(0, idle))
-		if idle = min(2*idle, idleMost); x.cursor.removes {
+		if idle = min(4*idle, idleMost); x.cursor.removes {
 			idle = min(10*idle, rareMost)
 		}
 	}

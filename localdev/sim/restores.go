@@ -73,7 +73,7 @@ func (x *Restorer) Sequel(w *World) {
 	}
 	w.Sleep(r.c.Within(0, 10*time.Minute))
 	r.done.Store(true)
-	w.settle()
+	w.calm()
 	r.writing.Wait()
 	for _, do := range []func(*Process, sdk.Backend) error{Compact, SweepAll, Verify} {
 		(&Job{Name: r.next("at last"), Do: do}).once(w)

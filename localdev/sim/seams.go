@@ -136,7 +136,7 @@ func (w *World) onTable(ctx context.Context, call engine.Call) engine.Fault {
 		m = failed
 	}
 	wait := m.wait(c)
-	f := m.atTable(c, wait, w.pause)
+	f := m.atTable(c, w.late(wait))
 	if p.cutOff(c) {
 		m, f = lost, engine.Fault{Skip: true, Reply: engine.ErrNoAnswer}
 	}
@@ -148,7 +148,8 @@ func (w *World) onTable(ctx context.Context, call engine.Call) engine.Fault {
 		f.Stale = c.Within(0, w.scenario.Faults.Stale)
 	}
 	if call.Op == "TransactWriteItems" { // long enough for others to meet it
-		f.Prepared = sleeper(w.pause).forThe(c.Within(0, 5*time.Millisecond))
+		held := c.Within(0, 5*time.Millisecond)
+		f.Prepared = func(ctx context.Context) { w.pause(ctx, held) }
 	}
 	return f
 }
@@ -181,6 +182,14 @@ func (p *Process) onStore(call fault.Call) fault.Fault {
 		m, f = lost, fault.Fault{Kind: fault.LostBefore, Delay: c.Within(time.Second, 5*time.Second)}
 	}
 	f.Delay += delay
+	if f.Kind == fault.Late {
+		arrived := make(chan struct{})
+		p.world.later.Go(func() {
+			defer close(arrived)
+			p.world.late(wait)(context.Background())
+		})
+		f.LateOn = arrived
+	}
 	if m != nothing {
 		p.world.Count("store: " + mishaps[m])
 		p.Note("%s %s: %v", call.Op, call.Name, m.after(wait))

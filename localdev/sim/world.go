@@ -66,7 +66,7 @@ type World struct {
 	judged   bool             // the history is over
 
 	quiet     atomic.Bool    // nothing begins to fail any more
-	calming   chan struct{}  // closed then
+	calming   chan struct{}  // closed then; under mu
 	calmed    atomic.Bool    // and what failed before is over
 	over      chan struct{}  // dead processes may end
 	ended     chan struct{}  // those who follow may
@@ -164,26 +164,48 @@ func (w *World) rules(topic sdk.NewTopic) {
 	}
 }
 
-// calm ends all faults, and waits until what is under way has arrived.
-func (w *World) calm() {
-	w.quiet.Store(true)
-	close(w.calming)
-	w.settle()
-}
-
-// trouble lets things fail once more, until settle.
+// trouble lets things fail once more, until calm.
 func (w *World) trouble() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calming = make(chan struct{})
 	w.calmed.Store(false)
 	w.quiet.Store(false)
 }
 
-func (w *World) settle() {
+// settling is longer than the longest time-out of a request, which is what a call that has failed may still wait for.
+const settling = 12 * time.Second
+
+// calm ends all faults, and waits until what is under way has arrived.
+func (w *World) calm() {
 	w.quiet.Store(true)
+	close(w.calms())
 	for _, p := range w.Processes() {
 		p.Thaw()
 	}
-	w.Sleep(lateMost + time.Second)
+	w.Sleep(settling)
 	w.calmed.Store(true)
+}
+
+// calms is closed when it gets calm the next time, or is already if it is.
+func (w *World) calms() chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calming
+}
+
+// late waits until what is late by so much arrives. When it gets calm all of it does, within a second, and still not all at one moment.
+func (w *World) late(by time.Duration) func(context.Context) {
+	return func(ctx context.Context) {
+		c, stop := w.env.After(by)
+		defer stop()
+		select {
+		case <-c:
+		case <-ctx.Done():
+		case <-w.calms():
+			w.pause(ctx, time.Duration(float64(time.Second)*float64(by)/float64(lateMost)))
+		}
+	}
 }
 
 func (w *World) tearDown() {
@@ -220,18 +242,11 @@ func (w *World) Idle(d time.Duration) {
 	defer stop()
 	select {
 	case <-c:
-	case <-w.calming:
+	case <-w.calms():
 	}
 }
 
 func (w *World) pause(ctx context.Context, d time.Duration) { w.env.Sleep(ctx, d) }
-
-// sleeper waits on the world's clock.
-type sleeper func(context.Context, time.Duration)
-
-func (s sleeper) forThe(d time.Duration) func(context.Context) {
-	return func(ctx context.Context) { s(ctx, d) }
-}
 
 // Calm tells whether nothing fails any more, and what failed before is over.
 func (w *World) Calm() bool { return w.calmed.Load() }
