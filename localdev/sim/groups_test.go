@@ -19,7 +19,7 @@ func groups() sim.Scenario {
 			return []sim.Actor{
 				&sim.Producer{Name: "w0", Topic: "in", Bursts: 18 / raceShare}, &sim.Producer{Name: "w1", Topic: "in", Bursts: 18 / raceShare},
 				&sim.Keeper{Name: "k", Topic: "in", Changes: []sdk.Alteration{{Partitions: 4}, {Partitions: 6}}},
-				&sim.Group{Name: "readers", Topic: "in", Least: 3, Most: 6, Timeout: timeout},
+				&sim.Group{Name: "readers", Topic: "in", Least: 3, Most: 8, Timeout: timeout},
 				&sim.Resetter{Name: "resetter", Group: "readers", Times: 2, Forward: true},
 				&sim.Group{Name: "steppers", Topic: "in", Out: "out", Least: 2, Most: 3, Timeout: timeout},
 				&sim.Resetter{Name: "resetter of steppers", Group: "steppers", Times: 2, Seldom: 3},

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 func oneLane() sim.Scenario {
 	return sim.Scenario{Topics: []sdk.NewTopic{{Name: topic, Partitions: 6}}, Faults: sim.Trouble(), Cast: func() (cast []sim.Actor) {
 		for i := range 16 {
-			cast = append(cast, &sim.Producer{Name: fmt.Sprintf("w%d", i), Topic: topic, Bursts: 16 / raceShare, Reads: i == 0})
+			cast = append(cast, &sim.Producer{Name: fmt.Sprintf("w%d", i), Topic: topic, Bursts: 32 / raceShare, Reads: i == 0})
 		}
 		return append(cast, &sim.Callers{Name: "q", Topic: topic, Clients: 18, Gateways: 3, Requests: 4 / raceShare},
 			keeper("86400000", "604800000"), &sim.Reader{Name: "r0", Topic: topic})
@@ -74,7 +74,7 @@ func keeper(retentions ...string) *sim.Keeper {
 // was acknowledged is in the log once, where it was said to be; what was reported as failed is not; offsets are dense; each producer's order is
 // kept through failures; readers saw exactly the log; and when the faults end everybody advances.
 func TestBR13_Simulation(t *testing.T) {
-	simulate(t, oneLane(), 2, 150, "settled: found in head", "settled: found in chunk", "settled: committed again", "settled: unknown", "told: unknown",
+	simulate(t, oneLane(), 2, 300, "settled: found in head", "settled: found in chunk", "settled: committed again", "settled: unknown", "told: unknown",
 		"told: prior failed", "refused: epoch", "refused: full", "spill by another", "minted anew", "small segment", "topic changed", "killed", "killed while spilling",
 		"frozen", "suspended", "cut off", "once: applied", "once: repeated", "once: evicted", "once: too many producers", "once: room made", "once: cut again",
 		"refused: producer")
