@@ -60,7 +60,7 @@ sim-archive:
 sim-steps:
 	go test -count=1 -timeout 30m -run 'TestStepsAreExactlyOnce|TestOutboxIsAllOrNone|TestCommitWithStateIsExactlyOnce|TestX03|TestIdleMemberCosts|TestStalledStore|TestBR12a|TestReaderUnderStaleReads|TestBR13_SeededSchedule|TestRollingRestart|TestDecodedRecordsAreBounded|TestBR26_Clocks|TestBR01_CancelledSend|TestX07' ./sdk -v
 	go test -count=1 -run 'TestBR21' ./segment
-	go test -count=1 ./localdev/embedded
+	go test -count=1 ./localdev/embedded ./metadata/group ./metadata/lane ./metadata/walk ./segment/store/dir ./localdev/dynamodb/judge ./internal/cost
 
 # The background jobs, with every fault, crash and interleaving at every request, or at every seventh where there are most.
 sim-functions:
@@ -78,10 +78,15 @@ sim-archive-controls:
 sim-groups-controls:
 	go test -count=1 -timeout 30m -run 'TestGroupsCatches$$' ./localdev/sim -v
 
-# Every fuzz target for FUZZTIME each.
+# Every fuzz target for FUZZTIME each (10s, or 2000x for so many inputs), those of a package by one binary, which takes longer to build than a short run takes.
 fuzz:
-	@grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's#/[^/]*:func # #' | sort | while read -r package target; do \
-	  echo "$$package $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+	@mkdir -p .tools/fuzz; \
+	for dir in $$(grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+	  go test -c -vet=off -fuzz . -o .tools/fuzz/test $$dir || exit 1; \
+	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go | sed 's/func //'); do \
+	    echo "$$dir $$target"; \
+	    (cd $$dir && $(CURDIR)/.tools/fuzz/test -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir $(CURDIR)/.tools/fuzz/corpus/$$dir) || exit 1; \
+	  done; \
 	done
 
 bench:
