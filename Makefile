@@ -26,9 +26,9 @@ build:
 test:
 ifeq ($(RACE),)
 	@echo "no C compiler ($$(go env CC)) here: the tests run without the race detector"
-	go test -vet=off $(PACKAGES)
+	go test -vet=off -timeout 20m $(PACKAGES)
 else
-	CGO_ENABLED=1 go test -vet=off -race $(UNWATCHED) $(PACKAGES)
+	CGO_ENABLED=1 go test -vet=off -timeout 20m -race $(UNWATCHED) $(PACKAGES)
 endif
 
 lint:
