@@ -87,7 +87,7 @@ fuzz:
 	  go test -c -vet=off -fuzz . -o .tools/fuzz/test $$dir || exit 1; \
 	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go | sed 's/func //'); do \
 	    echo "$$dir $$target"; \
-	    (cd $$dir && $(CURDIR)/.tools/fuzz/test -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir $(CURDIR)/.tools/fuzz/corpus/$$dir) || exit 1; \
+	    (cd $$dir && $(CURDIR)/.tools/fuzz/test -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 1s -test.fuzzcachedir $(CURDIR)/.tools/fuzz/corpus/$$dir) || exit 1; \
 	  done; \
 	done
 
