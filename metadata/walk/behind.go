@@ -28,7 +28,7 @@ type behind struct {
 // start has enough behind it.
 //
 // It goes from the end back, and no further than the offsets or enough: two strong reads, one eventual read for each 32 chunks, and for each slot that comes to the
-// archive one for the row and one for each 1,000 rows behind it.
+// archive a strong one for the row and one for each 1,000 rows behind it: rows of before and after a merge, side by side, would leave bytes out or have them twice.
 func (w *Walker) Behind(ctx context.Context, t *metadata.Topic, id metadata.LaneID, offsets map[metadata.Slot]int64, enough int64) (map[metadata.Slot]int64, error) {
 	b := &behind{Walker: w, topic: t, id: id, offsets: offsets, enough: enough}
 	var last error
@@ -122,12 +122,12 @@ func (b *behind) take(v *view, state *metadata.State) {
 func (b *behind) takeRows(ctx context.Context, slot metadata.Slot, archived int64) error {
 	partition, _ := b.topic.Partition(metadata.Place{Lane: b.id, Slot: slot})
 	c := At(b.topic, partition, b.offsets[slot])
-	r, err := b.row(ctx, c, b.consistency)
+	r, err := b.row(ctx, c, metadata.Strong)
 	if err != nil {
 		return err
 	}
 	for at := r.End; b.open[slot] && at != archived; {
-		page, _, err := b.table.Rows(ctx, c.Topic, partition, at, archived, rowsPage, b.consistency)
+		page, _, err := b.table.Rows(ctx, c.Topic, partition, at, archived, rowsPage, metadata.Strong)
 		if err != nil {
 			return err
 		}
