@@ -9,12 +9,6 @@ import (
 // TestAppendAtEveryBoundary appends records whose numbers lie around the lengths at which they take another byte, and compares each with an
 // encoder that has no short cuts.
 func TestAppendAtEveryBoundary(t *testing.T) {
-	bytesOf := func(n int) []byte {
-		if n < 0 {
-			return nil
-		}
-		return bytes.Repeat([]byte{0xa5}, n)
-	}
 	keys := []int{-1, 0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 8100, 8191, 8192}
 	var values []int
 	for _, around := range []int{0, 8, 48, 58, 64, 8150, 8180, 8192} {

@@ -78,33 +78,53 @@ func (b *BatchBuilder) records() []byte { return b.buf[recordsAt:] }
 func (b *BatchBuilder) Append(r *Record) error {
 	key, value, at := r.Key, r.Value, len(b.buf)
 	size, elapsed := len(key)+len(value), zigzag(r.Timestamp-b.baseTime)
-	if b.count == 0 || b.count >= defaultRecords || len(r.Headers) != 0 || value == nil || size < minPlain || size > maxPlain ||
-		elapsed > maxPlainDelta || at+size+maxPlainFraming > min(cap(b.buf), defaultRecordBytes) {
+	if size < minPlain || size > maxPlain || cap(b.buf)-at < size+maxPlainFraming || at > defaultRecordBytes-maxPlain-maxPlainFraming ||
+		b.count == 0 || b.count >= defaultRecords || len(r.Headers) != 0 || value == nil || elapsed > maxPlainDelta {
 		return b.appendAny(r)
 	}
-	// As nearly all are: a plain record that there is room for.
-	p := b.buf[at : at+size+maxPlainFraming]
-	p[2] = 0 // attributes: none are defined
-	end := putShort(p, 3, elapsed)
-	end = putUvarint(p, end, uint64(b.count)<<1)
+	// As nearly all are: a plain record that there is room for. Its numbers, and a short key, lie within head. Masks of indices change none, and say so to
+	// the compiler, which would look whether each is within.
+	p := b.buf[at:cap(b.buf)]
+	head := (*[minPlain + maxPlainFraming]byte)(p)
+	head[2] = 0 // attributes: none are defined
+	end := 4
+	if elapsed < 1<<7 {
+		head[3] = byte(elapsed)
+	} else {
+		head[3], head[4] = byte(elapsed)|0x80, byte(elapsed>>7)
+		end = 5
+	}
+	delta := uint(b.count) << 1
+	if delta < 1<<7 {
+		head[end] = byte(delta)
+		end++
+	} else if delta < 1<<14 {
+		head[end], head[end+1] = byte(delta)|0x80, byte(delta>>7)
+		end += 2
+	} else {
+		head[end], head[end+1], head[end+2] = byte(delta)|0x80, byte(delta>>7)|0x80, byte(delta>>14)
+		end += 3
+	}
 	if k := len(key); k >= 8 && k <= 16 { // most keys: without a call
 		first, last := binary.LittleEndian.Uint64(key), binary.LittleEndian.Uint64(key[k-8:])
-		q := p[end : end+24] // reaches into what comes after the key
-		q[0] = byte(k) << 1
-		binary.LittleEndian.PutUint64(q[1:], first)
-		binary.LittleEndian.PutUint64(q[k-7:], last)
+		head[end&15] = byte(k) << 1
+		binary.LittleEndian.PutUint64(head[end&15+1:], first)
 		end += k + 1
-	} else if key == nil {
-		p[end] = 1 // -1
-		end++
+		binary.LittleEndian.PutUint64(head[(end-8)&31:], last)
+		end = putShort(head[:], end&31, uint64(len(value))<<1)
 	} else {
-		end = putShort(p, end, uint64(k)<<1)
-		end += copy(p[end:], key)
+		if key == nil {
+			head[end&15] = 1 // -1
+			end++
+		} else {
+			end = putShort(p, end, uint64(k)<<1)
+			end += copy(p[end:], key)
+		}
+		end = putShort(p, end, uint64(len(value))<<1)
 	}
-	end = putShort(p, end, uint64(len(value))<<1)
 	stop := end + len(value)
 	length := stop - 1 // without itself, and with the number of headers
-	p[0], p[1], p[stop] = byte(length)<<1|0x80, byte(length>>6), 0
+	head[0], head[1], p[stop] = byte(length)<<1|0x80, byte(length>>6), 0
 	b.buf = b.buf[:at+stop+1] // its length alone is stored
 	b.count++
 	if r.Timestamp > b.maxTime {
@@ -112,7 +132,7 @@ func (b *BatchBuilder) Append(r *Record) error {
 	} else if r.Timestamp < b.minTime {
 		b.minTime = r.Timestamp
 	}
-	copy(p[end:stop], value) // last, so that nothing has to be kept over the call
+	_ = append(p[:end], value...) // in place, and last, so that nothing has to be kept over the call
 	return nil
 }
 
