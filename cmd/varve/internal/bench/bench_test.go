@@ -173,7 +173,9 @@ func TestSmallSegmentsAreNoObjects(t *testing.T) {
 	w.config.Open = func(ctx context.Context, hooks ...sdk.Hook) (*sdk.Log, error) {
 		return sdk.Open(ctx, "mem://", sdk.WithDriver(small{w.memory, limit}), sdk.WithHooks(hooks...))
 	}
-	limit = 60_000 // segments are cut at 65,536, and nine blocks of 64 records are no multiple of that
+	// Segments are cut at 65,536 bytes. Six blocks of 64 records come so fast that segments are filled up, or so slowly that each block is cut by itself: either way some
+	// segments are full, with 43 or 44 records, and at least one has what is left of a number of blocks, 42 or fewer.
+	w.config.RecordSize, limit = 1500, 64_200
 	err := w.config.on(t.Context(), func(ctx context.Context, r *run) error {
 		segments, err := r.fill(ctx)
 		if all := r.meter.put(); err != nil || len(segments) == 0 || len(segments) >= len(all) {
