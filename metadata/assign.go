@@ -15,6 +15,7 @@ type Subscriber struct {
 	Seen   bool // who makes the plan knows that it lives: it is that one itself, or was seen to show a heartbeat
 	Proven bool // it has shown a heartbeat since the one with which it came
 	Silent bool // it has shown none for so long that it may be dead
+	Maker  bool // it makes the plan
 }
 
 // Readable is a topic that a group reads, with its partition count.
@@ -23,6 +24,7 @@ type Readable struct {
 	Partitions int
 	Known      int         // PlanTopic.Known if prev does not have the topic
 	Holders    []SessionID // by partition: whose the lease is, "" or nothing where it is nobody's
+	Overdue    []bool      // by partition: who makes the plan has seen for too long that nobody who is there holds it; nothing: none
 }
 
 // Assign makes the plan that follows prev (nil: the first). Every partition of every topic gets one of the members that read the topic, if one of them is
@@ -42,6 +44,8 @@ type Readable struct {
 // all others have died before it came, what they had so goes to it, and not to the next of the dead.
 //
 // So a plan may be out of balance for a while. The next one that is made when the partitions are held, and the members proven, is not.
+//
+// However many die, each at its worst moment, the first rule is not what a partition waits for: what is overdue goes to who makes the plan, if that reads the topic.
 //
 // An identical plan but for its generation comes out when nothing has to change; see Same.
 func Assign(prev *Plan, members []Subscriber, topics []Readable) *Plan {
@@ -83,6 +87,7 @@ type assigner struct {
 	holders map[segment.TopicID][]SessionID
 	gone    map[SessionID]bool // in the plan before, and no more
 	bereft  map[place]bool     // their owner or their holder is gone
+	maker   int                // of the plan, NoOwner if it is not one of the members
 }
 
 // place is a partition.
@@ -93,11 +98,14 @@ type place struct {
 
 func newAssigner(prev *Plan, members []Subscriber, topics []Readable) *assigner {
 	a := &assigner{plan: &Plan{Generation: 1}, members: byAge(prev, members), load: make([]int, len(members)),
-		holders: map[segment.TopicID][]SessionID{}, gone: map[SessionID]bool{}, bereft: map[place]bool{}}
+		holders: map[segment.TopicID][]SessionID{}, gone: map[SessionID]bool{}, bereft: map[place]bool{}, maker: NoOwner}
 	topics = slices.SortedFunc(slices.Values(topics), func(a, b Readable) int { return cmp.Compare(a.ID, b.ID) })
 	index := map[string]int{}
 	for i, m := range a.members {
 		index[m.Name] = i
+		if m.Maker {
+			a.maker = i
+		}
 		a.plan.Members = append(a.plan.Members, m.PlanMember)
 		reads := map[segment.TopicID]bool{}
 		for _, id := range m.Topics {
@@ -127,6 +135,11 @@ func newAssigner(prev *Plan, members []Subscriber, topics []Readable) *assigner 
 		owners := make([]int, t.Partitions)
 		for p := range owners {
 			owners[p] = NoOwner
+			if a.maker != NoOwner && p < len(t.Overdue) && t.Overdue[p] && a.reads[a.maker][t.ID] {
+				owners[p] = a.maker
+				a.load[a.maker]++
+				continue
+			}
 			if p >= len(was.Owners) || was.Owners[p] == NoOwner {
 				continue
 			}

@@ -288,6 +288,33 @@ func TestAssignHeirThatDoesNotTake(t *testing.T) {
 	}
 }
 
+// What has been without owner for too long goes to who makes the plan, whoever was to have it, if that one reads the topic; it stays where it is when others make the next plan.
+func TestAssignOverdue(t *testing.T) {
+	topics := []Readable{{ID: topicID(1), Partitions: 4}}
+	members := everybody([]string{"a", "b", "c"}, topicID(1))
+	plan := Assign(nil, members, topics)
+	topics[0].Overdue = []bool{true, true, true, true}
+	if next := Assign(plan, members, topics); !next.Same(plan) {
+		t.Errorf("nobody who reads the topic makes the plan: %v", owners(next))
+	}
+	members[2].Maker = true
+	next := Assign(plan, members, topics)
+	if counts(next)["c"] != 4 {
+		t.Errorf("c makes the plan: %v", owners(next))
+	}
+	if again := Assign(next, members, topics); !again.Same(next) {
+		t.Errorf("c makes it again: %v", owners(again))
+	}
+	topics[0].Overdue, members[2].Maker, members[0].Maker = nil, false, true
+	if after := Assign(next, members, topics); !after.Same(next) {
+		t.Errorf("before c holds it: %v", owners(after))
+	}
+	topics[0].Overdue, members[0].Topics = []bool{true, true, true, true}, nil
+	if after := Assign(next, members, topics); !after.Same(&Plan{Members: next.Members, Topics: next.Topics}) {
+		t.Errorf("a makes the plan and does not read the topic: %v", owners(after))
+	}
+}
+
 // For the balance, members that have come just now, or are silent, are given nothing.
 func TestAssignBalancesAmongTheProven(t *testing.T) {
 	topics := []Readable{{ID: topicID(1), Partitions: 6}}

@@ -31,11 +31,10 @@ const (
 	Lost                      // a member has learnt that it is not
 	Given                     // a member was given the record at Offset; Age since it sent its last confirmed heartbeat, by the worse of its clocks
 	Finished                  // it is done with it
-	Planned                   // a group has another plan: Order are its members, the eldest first
 	Moved                     // the row of the session Lease.Session has moved, be it by a heartbeat that came late
 )
 
-var factNames = [...]string{"stands", "takes", "gives up", "commits", "resets", "beats", "is assigned", "loses", "is given", "has finished", "plans", "moves"}
+var factNames = [...]string{"stands", "takes", "gives up", "commits", "resets", "beats", "is assigned", "loses", "is given", "has finished", "moves"}
 
 // Fact is something about a group that an answer of the table has shown, or that a member has met.
 type Fact struct {
@@ -46,10 +45,9 @@ type Fact struct {
 	Lease, From metadata.Lease
 	Offset      int64
 	Age         time.Duration
-	Timeout     time.Duration         // of the sessions
-	Heir        metadata.SessionID    // of a sample: to whom the plan gives the partition
-	Order       []metadata.PlanMember // of a plan
-	step        int                   // at which it was told
+	Timeout     time.Duration      // of the sessions
+	Heir        metadata.SessionID // of a sample: to whom the plan gives the partition
+	step        int                // at which it was told
 }
 
 func (f *Fact) about() About { return About{By: f.By, At: f.Share.Partition} }
@@ -79,7 +77,7 @@ func (h *History) Fact(f Fact) *Fact {
 	}
 	h.facts = append(h.facts, &f)
 	switch f.Kind {
-	case Sampled, Beat, Planned, Moved:
+	case Sampled, Beat, Moved:
 		h.mix(f.about(), factNames[f.Kind], f.Offset+f.Lease.Epoch)
 	default:
 		h.step(f.about(), "%v", &f)
@@ -108,7 +106,7 @@ func (h *History) Retract(f *Fact) {
 func (h *History) shares() (order []Share, facts map[Share][]*Fact) {
 	facts = map[Share][]*Fact{}
 	for _, f := range h.facts {
-		if f.Kind == Beat || f.Kind == Planned || f.Kind == Moved {
+		if f.Kind == Beat || f.Kind == Moved {
 			continue
 		}
 		if facts[f.Share] == nil {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +11,7 @@ import (
 // grouped is a history of one group on one partition by hand. What a line says happens at once, a second after the one before.
 type grouped struct {
 	*told
-	s     Share
-	heir  string            // of what stands
-	held  bool              // a has it, though it may be dead
-	names map[string]string // of members whose sessions have other ones
+	s Share
 }
 
 func (h *grouped) fact(k FactKind, by string, f Fact) *Fact {
@@ -47,16 +43,7 @@ func (h *grouped) beats(by string) {
 }
 
 func (h *grouped) stands(by string, epoch, offset int64) {
-	h.fact(Sampled, "", Fact{Lease: lease(by, epoch), Offset: offset, Heir: metadata.SessionID(h.heir)})
-}
-
-// plans is a plan with these sessions, the eldest first.
-func (h *grouped) plans(sessions ...string) {
-	f := Fact{Kind: Planned, Share: Share{Group: h.s.Group}}
-	for _, s := range sessions {
-		f.Order = append(f.Order, metadata.PlanMember{Name: cmp.Or(h.names[s], s), Session: metadata.SessionID(s)})
-	}
-	h.Fact(f)
+	h.fact(Sampled, "", Fact{Lease: lease(by, epoch), Offset: offset})
 }
 
 func (h *grouped) resets(epoch, offset int64, known bool) {
@@ -172,43 +159,25 @@ func TestGroupChecks(t *testing.T) {
 			h.finishes("a", 0)
 			h.stands("a", 2, 1)
 		}, ""},
-		"no result":                      {"", func(h *grouped) { h.result("x", 0); h.finishes("a", 0); h.stands("a", 1, 1) }, "0 results"},
-		"one result":                     {"x", func(h *grouped) { h.result("x", 0); h.finishes("a", 0); h.stands("a", 1, 1) }, ""},
-		"given without":                  {"", func(h *grouped) { h.given("a", 0, 0) }, "never assigned"},
-		"given when lost":                {"", func(h *grouped) { h.fact(Assigned, "a", Fact{}); h.fact(Lost, "a", Fact{}); h.given("a", 0, 0) }, "learnt that it lost it"},
-		"given in doubt":                 {"", func(h *grouped) { h.fact(Assigned, "a", Fact{}); h.given("a", 0, 5*time.Second) }, "5s after it sent its last confirmed heartbeat"},
-		"given with a gap":               {"", func(h *grouped) { h.fact(Assigned, "a", Fact{}); h.given("a", 0, 0); h.given("a", 2, 0) }, "where 1 comes next"},
-		"nobody's":                       {"", func(h *grouped) { h.unowned(14, "b", "") }, "has had no owner for"},
-		"nobody's, for short":            {"", func(h *grouped) { h.unowned(10, "b", "") }, ""},
-		"the dead's":                     {"", func(h *grouped) { h.unowned(14, "b", "a") }, "has had no owner for"},
-		"its owner's":                    {"", func(h *grouped) { h.unowned(14, "b", "b") }, ""},
-		"nobody's, as others die":        {"", func(h *grouped) { h.unowned(9, "b", ""); h.moves("c"); h.unowned(4, "b", "") }, "has had no owner for"},
-		"as the owner's last words come": {"", func(h *grouped) { h.owned("a"); h.unowned(9, "b", "a"); h.moves("a"); h.unowned(9, "b", "a") }, ""},
-		"as what it was handed to dies": {"", func(h *grouped) {
-			h.owned("a")
-			h.heir = "c"
-			h.unowned(9, "b", "")
-			h.moves("c")
-			h.unowned(9, "b", "")
+		"no result":           {"", func(h *grouped) { h.result("x", 0); h.finishes("a", 0); h.stands("a", 1, 1) }, "0 results"},
+		"one result":          {"x", func(h *grouped) { h.result("x", 0); h.finishes("a", 0); h.stands("a", 1, 1) }, ""},
+		"given without":       {"", func(h *grouped) { h.given("a", 0, 0) }, "never assigned"},
+		"given when lost":     {"", func(h *grouped) { h.fact(Assigned, "a", Fact{}); h.fact(Lost, "a", Fact{}); h.given("a", 0, 0) }, "learnt that it lost it"},
+		"given in doubt":      {"", func(h *grouped) { h.fact(Assigned, "a", Fact{}); h.given("a", 0, 5*time.Second) }, "5s after it sent its last confirmed heartbeat"},
+		"given with a gap":    {"", func(h *grouped) { h.fact(Assigned, "a", Fact{}); h.given("a", 0, 0); h.given("a", 2, 0) }, "where 1 comes next"},
+		"nobody's":            {"", func(h *grouped) { h.unowned(14, "b", "") }, "has had no owner for"},
+		"nobody's, for short": {"", func(h *grouped) { h.unowned(10, "b", "") }, ""},
+		"the dead's":          {"", func(h *grouped) { h.unowned(14, "b", "a") }, "has had no owner for"},
+		"its owner's": {"", func(h *grouped) {
+			for range 14 {
+				h.unowned(1, "b", "a")
+				h.moves("a")
+			}
 		}, ""},
-		"as the first to have a new one dies": {"", func(h *grouped) { h.plans("b", "c"); h.beats("b"); h.heirDies("b", "c") }, ""},
-		"as the second to have it dies": {"", func(h *grouped) {
-			h.heir = "d"
-			h.unowned(1, "b", "")
-			h.heirDies("b", "d", "c")
-		}, "has had no owner for"},
-		"as a younger heir dies":          {"", func(h *grouped) { h.owned("a"); h.heirDies("b", "c") }, "has had no owner for"},
-		"as an older heir dies":           {"", func(h *grouped) { h.owned("a"); h.heirDies("c", "b") }, ""},
-		"as an older one, no heir, dies":  {"", func(h *grouped) { h.owned("a"); h.heirDies("c", "b", "d") }, "has had no owner for"},
-		"as a new life of the owner dies": {"", func(h *grouped) { h.names = map[string]string{"c": "a"}; h.owned("a"); h.heirDies("b", "c") }, ""},
-		"as two new lives of it die": {"", func(h *grouped) {
-			h.names = map[string]string{"c": "a", "d": "a"}
-			h.owned("a")
-			h.heir = "d"
-			h.unowned(1, "b", "a")
-			h.heirDies("b", "c")
-		}, "has had no owner for"},
-		"nobody lives": {"", func(h *grouped) { h.unowned(14, "", "") }, ""},
+		"nobody's, as others die":        {"", func(h *grouped) { h.unowned(9, "b", ""); h.moves("c"); h.unowned(4, "b", "") }, "has had no owner for"},
+		"as its owner's last words come": {"", func(h *grouped) { h.unowned(9, "b", "a"); h.moves("a"); h.unowned(9, "b", "a") }, ""},
+		"as it is taken for an instant":  {"", func(h *grouped) { h.unowned(9, "b", ""); h.takes("c", 2, lease("", 1), 0); h.unowned(9, "b", "") }, ""},
+		"nobody lives":                   {"", func(h *grouped) { h.unowned(14, "", "") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &grouped{told: newTold(), s: Share{"g", Partition{"in", 0}}}
@@ -223,32 +192,6 @@ func TestGroupChecks(t *testing.T) {
 			}
 		})
 	}
-}
-
-// owned is a sample of a partition whose owner is well.
-func (h *grouped) owned(by string) {
-	h.plans(by)
-	h.beats(by)
-	h.beats("b")
-	h.heir, h.held = by, true
-	h.stands(by, 1, 0)
-}
-
-// heirDies is a time in which b is well and c dies in the middle, the partition being a's still, if it was. The plan has these sessions, and gives it to c, or the last.
-func (h *grouped) heirDies(plan ...string) {
-	h.beats("b")
-	h.plans(plan...)
-	h.heir = "c"
-	if len(plan) > 2 {
-		h.heir = plan[2]
-	}
-	holder := ""
-	if h.held {
-		holder = "a"
-	}
-	h.unowned(9, "b", holder)
-	h.moves("c")
-	h.unowned(9, "b", holder)
 }
 
 func (h *grouped) moves(by string) {

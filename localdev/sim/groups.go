@@ -26,7 +26,6 @@ type Group struct {
 	members int
 
 	sampling sync.Mutex                   // watch and Prove sample, either when it likes
-	planned  int64                        // generation of the plan that was recorded last
 	moved    map[metadata.SessionID]int64 // heartbeats of each session that were recorded
 }
 
@@ -79,7 +78,7 @@ func (x *Group) sample(w *World, table metadata.Table) (stand []*Fact) {
 		lanes[l.Lane] = l
 	}
 	plan := cmp.Or(state.Plan, &metadata.Plan{})
-	x.sampleMembers(w, plan, state.Members)
+	x.sampleMembers(w, state.Members)
 	for p := range row.Partitions {
 		at := row.Place(p)
 		f := Fact{Kind: Sampled, Share: Share{x.Name, Partition{x.Topic, p}}, Offset: metadata.NoOffset, Timeout: x.Timeout,
@@ -92,14 +91,10 @@ func (x *Group) sample(w *World, table metadata.Table) (stand []*Fact) {
 	return stand
 }
 
-// sampleMembers records what has changed of plan and members.
-func (x *Group) sampleMembers(w *World, plan *metadata.Plan, members []metadata.Member) {
+// sampleMembers records whose rows have moved.
+func (x *Group) sampleMembers(w *World, members []metadata.Member) {
 	x.sampling.Lock()
 	defer x.sampling.Unlock()
-	if plan.Generation != x.planned {
-		x.planned = plan.Generation
-		w.Fact(Fact{Kind: Planned, Share: Share{Group: x.Name}, Order: plan.Members})
-	}
 	moved := map[metadata.SessionID]int64{}
 	for _, m := range members {
 		moved[m.Session] = m.Beat

@@ -101,11 +101,15 @@ func (m *Member) Topics() (names map[segment.TopicID]string, ok bool) {
 		return nil, false
 	}
 	names = map[segment.TopicID]string{}
-	self := metadata.Member{Topics: slices.Sorted(slices.Values(m.config.Topics)), Pattern: m.config.Pattern}
-	for id := range m.catalog.known.readBy(&self) {
+	for id := range m.catalog.known.readBy(m.subscription()) {
 		names[id] = m.catalog.known.byID[id].Name
 	}
 	return names, true
+}
+
+// subscription is a member's row as far as it tells which topics this one reads.
+func (m *Member) subscription() *metadata.Member {
+	return &metadata.Member{Topics: slices.Sorted(slices.Values(m.config.Topics)), Pattern: m.config.Pattern}
 }
 
 // LookAgain has the next Tick look at the topics, whenever it has last done so: one was found to be gone.

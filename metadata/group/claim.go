@@ -17,13 +17,7 @@ func comparePartitions(a, b Partition) int {
 // follow makes what is held what the plan of the state gives, as far as others have released it, and says what to give up.
 func (m *Member) follow(ctx context.Context, state *metadata.GroupState, change *Change) error {
 	wanted, added := m.assigned(state)
-	lanes := byID(state.Lanes)
-	lease := func(at metadata.Place) metadata.Lease {
-		if l := lanes[at.Lane]; l != nil {
-			return l.Slots[at.Slot].Lease
-		}
-		return metadata.Lease{}
-	}
+	lease := leases(state.Lanes)
 	m.lookAtHeld(wanted, lease, change)
 	changes := map[metadata.LaneID][]metadata.LeaseChange{}
 	claimed := map[metadata.Place]Partition{}

@@ -1,7 +1,10 @@
 package group
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +22,7 @@ func (w *world) unowned(topic *metadata.Topic, d time.Duration, next func(*metad
 		s, err := w.table.GroupState(w.Context(), "g")
 		w.ok(err)
 		lives := next(s)
-		for p, holder := range holders(topic, byID(s.Lanes)) {
+		for p, holder := range holders(topic, leases(s.Lanes)) {
 			if since[p].IsZero() || lives[holder] {
 				since[p] = time.Now()
 			}
@@ -131,6 +134,105 @@ func TestHeirsThatDieBeforeTheyHold(t *testing.T) {
 				t.Errorf("a partition was without owner for %v; %d older ones live", longest, len(left))
 			}
 			last.leave()
+		})
+	}
+}
+
+// doomed is the table of a member that dies when it is about to claim something, once somebody else has.
+type doomed struct {
+	Table
+	when *atomic.Bool
+	dead atomic.Bool
+}
+
+func (t *doomed) SetLeases(ctx context.Context, group string, lane metadata.LaneID, changes []metadata.LeaseChange) (*metadata.GroupLane, error) {
+	if t.when.Load() && slices.ContainsFunc(changes, func(c metadata.LeaseChange) bool { return c.To.Held() }) {
+		t.dead.Store(true)
+		return nil, errDead
+	}
+	return t.Table.SetLeases(ctx, group, lane, changes)
+}
+
+func (t *doomed) Beat(ctx context.Context, group, member string, s metadata.SessionID) error {
+	if t.dead.Load() {
+		return errDead
+	}
+	return t.Table.Beat(ctx, group, member, s)
+}
+
+func (t *doomed) GroupState(ctx context.Context, group string) (*metadata.GroupState, error) {
+	if t.dead.Load() {
+		return nil, errDead
+	}
+	return t.Table.GroupState(ctx, group)
+}
+
+func (t *doomed) Watched(ctx context.Context, group string, m *metadata.Member, more time.Duration) error {
+	if t.dead.Load() {
+		return errDead
+	}
+	return t.Table.Watched(ctx, group, m, more)
+}
+
+// From the first death on everybody but one member dies at the moment in which it would take what the plan gives it, and for each that dies another comes: so whoever is
+// to have a partition never does. That one member, be it the eldest or the youngest, comes to have each within the time for which a partition may be without owner.
+func TestHoweverManyHeirsDie(t *testing.T) {
+	const heirs = 6
+	for _, eldest := range []bool{true, false} {
+		t.Run(fmt.Sprintf("eldest=%v", eldest), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				topic := w.create("t", 16, 64)
+				var when atomic.Bool
+				var heir []*doomed
+				var all []*process
+				come := func() {
+					d := &doomed{Table: w.table, when: &when}
+					p, err := w.joinOn(d, reads("t"), 0)
+					w.ok(err)
+					heir, all = append(heir, d), append(all, p)
+				}
+				var well *process
+				if eldest {
+					well = w.join(reads("t"))
+				}
+				for range heirs {
+					come()
+					w.settle(3 * heartbeat)
+				}
+				owner := w.join(reads("t"))
+				w.settle(3 * heartbeat)
+				if !eldest {
+					well = w.join(reads("t"))
+				}
+				w.settle(6 * heartbeat)
+				w.balanced("all", 16, append(all, owner, well)...)
+				when.Store(true)
+				owner.kill()
+				died := 0
+				longest := w.unowned(topic, 6*timeout, func(*metadata.GroupState) map[metadata.SessionID]bool {
+					lives := map[metadata.SessionID]bool{well.session(): true}
+					dead := 0
+					for i, d := range heir {
+						if d.dead.Load() {
+							dead++
+						} else {
+							lives[all[i].session()] = true
+						}
+					}
+					for ; died < dead; died++ {
+						come()
+					}
+					return lives
+				})
+				t.Logf("%d died as they would have taken it; a partition was without owner for %v at most, the time-out being %v", died, longest, timeout)
+				if longest > 2*timeout || died < heirs {
+					t.Errorf("a partition was without owner for %v; %d have died", longest, died)
+				}
+				for _, p := range all {
+					p.kill()
+				}
+				well.leave()
+			})
 		})
 	}
 }

@@ -75,7 +75,8 @@ type Member struct {
 	env     env.Env
 	config  Config
 	catalog *catalog
-	seen    map[string]sighting // Tick's: what is known of each other member
+	seen    map[string]sighting              // Tick's: what is known of each other member
+	vacant  map[metadata.Place]time.Duration // Tick's: what nobody who is there holds, and since when on our monotonic clock this one has seen that
 
 	mu   sync.Mutex
 	self metadata.Member
@@ -105,7 +106,7 @@ func Join(ctx context.Context, t Table, e env.Env, c Config) (*Member, error) {
 	if err := metadata.ValidateName("group", c.Group); err != nil {
 		return nil, err
 	}
-	m := &Member{table: t, env: e, config: c, seen: map[string]sighting{}, held: map[Partition]*holding{}}
+	m := &Member{table: t, env: e, config: c, seen: map[string]sighting{}, vacant: map[metadata.Place]time.Duration{}, held: map[Partition]*holding{}}
 	if m.config.Name == "" {
 		m.config.Name = "m-" + string(m.newSession())
 	}
@@ -264,16 +265,18 @@ func (m *Member) observe(ctx context.Context) (*metadata.GroupState, error) {
 }
 
 // agree sees to it that the plan fits, and follows it.
-func (m *Member) agree(ctx context.Context, state *metadata.GroupState, change *Change) (err error) {
-	gone, doubtful := m.elders(state)
-	change.Waiting = doubtful
-	if gone && doubtful {
-		_, err = m.catalog.of(ctx, state.Members, false)
-	} else {
-		err = m.replan(ctx, state)
-	}
+func (m *Member) agree(ctx context.Context, state *metadata.GroupState, change *Change) error {
+	known, err := m.catalog.of(ctx, state.Members, false)
 	if err != nil {
 		return err
+	}
+	m.watchVacant(state, known)
+	gone, doubtful := m.elders(state)
+	change.Waiting = doubtful
+	if !gone || !doubtful {
+		if err := m.replan(ctx, state); err != nil {
+			return err
+		}
 	}
 	return m.follow(ctx, state, change)
 }
@@ -401,7 +404,8 @@ func (m *Member) wanted(ctx context.Context, state *metadata.GroupState, fresh b
 	read := map[segment.TopicID]bool{}
 	for i := range state.Members {
 		o := &state.Members[i]
-		s := metadata.Subscriber{PlanMember: metadata.PlanMember{Name: o.Name, Session: o.Session}, Seen: m.lives(o), Proven: o.Beat > 1, Silent: m.silent(o)}
+		s := metadata.Subscriber{PlanMember: metadata.PlanMember{Name: o.Name, Session: o.Session}, Seen: m.lives(o), Proven: o.Beat > 1, Silent: m.silent(o),
+			Maker: o.Name == m.config.Name}
 		for id := range known.readBy(o) {
 			s.Topics = append(s.Topics, id)
 			read[id] = true
@@ -411,13 +415,13 @@ func (m *Member) wanted(ctx context.Context, state *metadata.GroupState, fresh b
 	if len(subscribers) > metadata.MaxMembers {
 		return nil, &metadata.FieldError{Field: "members of the group", Value: fmt.Sprint(len(subscribers)), Valid: fmt.Sprintf("at most %d", metadata.MaxMembers)}
 	}
-	lanes := byID(state.Lanes)
+	lease := leases(state.Lanes)
 	var readable []metadata.Readable
 	total := 0
 	for id := range read {
 		topic := known.byID[id]
 		readable = append(readable, metadata.Readable{ID: id, Partitions: topic.Partitions, Known: m.knownOf(topic, state.Lanes),
-			Holders: holders(topic, lanes)})
+			Holders: holders(topic, lease), Overdue: m.overdue(topic)})
 		total += topic.Partitions
 	}
 	if total > metadata.MaxPlanPartitions {
@@ -426,22 +430,25 @@ func (m *Member) wanted(ctx context.Context, state *metadata.GroupState, fresh b
 	return metadata.Assign(state.Plan, subscribers, readable), nil
 }
 
-func byID(lanes []*metadata.GroupLane) map[metadata.LaneID]*metadata.GroupLane {
+// leases is a state's, by place; that of a place which nobody has ever claimed is no lease.
+func leases(lanes []*metadata.GroupLane) func(metadata.Place) metadata.Lease {
 	byID := map[metadata.LaneID]*metadata.GroupLane{}
 	for _, l := range lanes {
 		byID[l.Lane] = l
 	}
-	return byID
+	return func(at metadata.Place) metadata.Lease {
+		if l := byID[at.Lane]; l != nil {
+			return l.Slots[at.Slot].Lease
+		}
+		return metadata.Lease{}
+	}
 }
 
 // holders is whose the leases of a topic's partitions are.
-func holders(t *metadata.Topic, lanes map[metadata.LaneID]*metadata.GroupLane) []metadata.SessionID {
+func holders(t *metadata.Topic, lease func(metadata.Place) metadata.Lease) []metadata.SessionID {
 	holders := make([]metadata.SessionID, t.Partitions)
 	for p := range holders {
-		at := t.Place(p)
-		if l := lanes[at.Lane]; l != nil {
-			holders[p] = l.Slots[at.Slot].Lease.Session
-		}
+		holders[p] = lease(t.Place(p)).Session
 	}
 	return holders
 }

@@ -25,6 +25,9 @@ const (
 	// silentAfter is the part of a time-out after which a member that has shown no heartbeat may be dead. It is longer than the time between
 	// heartbeats, also when one is lost, so that nobody who is well is passed over.
 	silentAfter = 3
+	// overdueAfter is the part of a time-out after which a vacancy is ended by whoever has watched it, whoever was to end it. It is longer than those need who
+	// are well, and short enough that a partition is back within two time-outs from the last heartbeat of its owner: one until that is dead, this, and the heartbeats between.
+	overdueAfter = 3
 	// noteAfter is the part of a time-out that an observer has to have watched a row that it never saw move before it writes that down. It is less than the
 	// time between two looks, so that an observer that is killed after its second has left something.
 	noteAfter = 100
@@ -76,6 +79,42 @@ func (m *Member) bury(ctx context.Context, state *metadata.GroupState) error {
 	}
 	state.Members = living
 	return nil
+}
+
+// watchVacant takes in what a state, in which the dead are buried, shows of the partitions that the member reads and nobody holds.
+func (m *Member) watchVacant(state *metadata.GroupState, known *knownTopics) {
+	there := map[metadata.SessionID]bool{}
+	for _, o := range state.Members {
+		there[o.Session] = true
+	}
+	lease, now := leases(state.Lanes), m.env.Mono()
+	vacant := map[metadata.Place]time.Duration{}
+	for id := range known.readBy(m.subscription()) {
+		topic := known.byID[id]
+		for p := range topic.Partitions {
+			at := topic.Place(p)
+			if there[lease(at).Session] {
+				continue
+			}
+			since, before := m.vacant[at]
+			if !before {
+				since = now
+			}
+			vacant[at] = since
+		}
+	}
+	m.vacant = vacant
+}
+
+// overdue tells of which partitions the vacancy has lasted too long. Those who are well end one much earlier, and who is to do so is agreed upon; but that one can die
+// before it does, and the next one too, each at its worst moment and without end. Waiting for one after the other is bounded by this.
+func (m *Member) overdue(t *metadata.Topic) []bool {
+	overdue := make([]bool, t.Partitions)
+	for p := range overdue {
+		since, vacant := m.vacant[t.Place(p)]
+		overdue[p] = vacant && m.env.Mono()-since >= m.config.Timeout/overdueAfter
+	}
+	return overdue
 }
 
 // silent tells whether a member has shown no heartbeat for so long that it may be dead.

@@ -109,6 +109,10 @@ func (w *world) join(c Config) *process {
 }
 
 func (w *world) tryJoin(c Config, skew time.Duration) (*process, error) {
+	return w.joinOn(w.table, c, skew)
+}
+
+func (w *world) joinOn(t Table, c Config, skew time.Duration) (*process, error) {
 	w.seed++
 	p := &process{w: w, clock: &clock{env.System().Clock, skew}, done: make(chan struct{})}
 	if c.Timeout == 0 {
@@ -118,7 +122,7 @@ func (w *world) tryJoin(c Config, skew time.Duration) (*process, error) {
 		c.Refresh = time.Minute
 	}
 	c.Group = "g"
-	m, err := Join(w.Context(), w.table, env.Env{Clock: p.clock, Rand: env.NewRand(w.seed)}, c)
+	m, err := Join(w.Context(), t, env.Env{Clock: p.clock, Rand: env.NewRand(w.seed)}, c)
 	if err != nil {
 		return nil, err
 	}
