@@ -71,12 +71,13 @@ type Change struct {
 
 // Member takes part in one group. Its methods may be called concurrently; Tick and Look by one goroutine at a time.
 type Member struct {
-	table   Table
-	env     env.Env
-	config  Config
-	catalog *catalog
-	seen    map[string]sighting              // Tick's: what is known of each other member
-	vacant  map[metadata.Place]time.Duration // Tick's: what nobody who is there holds, and since when on our monotonic clock this one has seen that
+	table    Table
+	env      env.Env
+	config   Config
+	catalog  *catalog
+	seen     map[string]sighting              // Tick's: what is known of each other member
+	vacant   map[metadata.Place]time.Duration // Tick's: what nobody who is there holds, and since when on our monotonic clock this one has seen that
+	patience time.Duration                    // Tick's: for how long it looks on
 
 	mu   sync.Mutex
 	self metadata.Member
@@ -273,7 +274,7 @@ func (m *Member) agree(ctx context.Context, state *metadata.GroupState, change *
 	m.watchVacant(state, known)
 	gone, doubtful := m.elders(state)
 	change.Waiting = doubtful
-	if !gone || !doubtful {
+	if !gone || !doubtful || m.anyOverdue() {
 		if err := m.replan(ctx, state); err != nil {
 			return err
 		}
@@ -383,6 +384,7 @@ func (m *Member) replan(ctx context.Context, state *metadata.GroupState) error {
 	if err := m.table.PutPlan(ctx, m.config.Group, next); err != nil {
 		return err
 	}
+	m.tookOverdue()
 	state.Plan = next
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,8 +26,8 @@ const (
 	// silentAfter is the part of a time-out after which a member that has shown no heartbeat may be dead. It is longer than the time between
 	// heartbeats, also when one is lost, so that nobody who is well is passed over.
 	silentAfter = 3
-	// overdueAfter is the part of a time-out after which a vacancy is ended by whoever has watched it, whoever was to end it. It is longer than those need who
-	// are well, and short enough that a partition is back within two time-outs from the last heartbeat of its owner: one until that is dead, this, and the heartbeats between.
+	// overdueAfter is the part of the longest time-out in the group after which a vacancy is ended by whoever has watched it, whoever was to end it. It is longer than
+	// those need who are well, also if their heartbeats are rarer than this member's, and short enough that a partition is back within two time-outs from the last heartbeat of its owner: one until that is dead, this, and the heartbeats between.
 	overdueAfter = 3
 	// noteAfter is the part of a time-out that an observer has to have watched a row that it never saw move before it writes that down. It is less than the
 	// time between two looks, so that an observer that is killed after its second has left something.
@@ -84,8 +85,11 @@ func (m *Member) bury(ctx context.Context, state *metadata.GroupState) error {
 // watchVacant takes in what a state, in which the dead are buried, shows of the partitions that the member reads and nobody holds.
 func (m *Member) watchVacant(state *metadata.GroupState, known *knownTopics) {
 	there := map[metadata.SessionID]bool{}
-	for _, o := range state.Members {
+	m.patience = 0
+	for i := range state.Members {
+		o := &state.Members[i]
 		there[o.Session] = true
+		m.patience = max(m.patience, o.Timeout/overdueAfter)
 	}
 	lease, now := leases(state.Lanes), m.env.Mono()
 	vacant := map[metadata.Place]time.Duration{}
@@ -112,10 +116,28 @@ func (m *Member) overdue(t *metadata.Topic) []bool {
 	overdue := make([]bool, t.Partitions)
 	for p := range overdue {
 		since, vacant := m.vacant[t.Place(p)]
-		overdue[p] = vacant && m.env.Mono()-since >= m.config.Timeout/overdueAfter
+		overdue[p] = vacant && m.tooLong(since)
 	}
 	return overdue
 }
+
+// anyOverdue tells whether there is something for this member to take, whoever was to have it.
+func (m *Member) anyOverdue() bool {
+	for _, since := range m.vacant {
+		if m.tooLong(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// tookOverdue has what a plan of this member gives to itself watched anew. It is claimed at once; while claims fail, and others take it in turn, that many plans are
+// enough.
+func (m *Member) tookOverdue() {
+	maps.DeleteFunc(m.vacant, func(_ metadata.Place, since time.Duration) bool { return m.tooLong(since) })
+}
+
+func (m *Member) tooLong(since time.Duration) bool { return m.env.Mono()-since >= m.patience }
 
 // silent tells whether a member has shown no heartbeat for so long that it may be dead.
 func (m *Member) silent(o *metadata.Member) bool {

@@ -135,12 +135,13 @@ func (w *world) joinOn(t Table, c Config, skew time.Duration) (*process, error) 
 
 func (p *process) run(ctx context.Context) {
 	defer close(p.done)
+	every := p.config.Timeout / 10
 	var beat time.Time
 	for ctx.Err() == nil {
 		now := time.Now()
 		look := p.Look
 		if !now.Before(beat) {
-			look, beat = p.Tick, now.Add(heartbeat)
+			look, beat = p.Tick, now.Add(every)
 		}
 		change, err := look(ctx)
 		p.follow(ctx, change)
@@ -150,7 +151,7 @@ func (p *process) run(ctx context.Context) {
 		}
 		next := beat
 		if change.Waiting || errors.Is(err, metadata.ErrChanged) {
-			next = earlier(beat, now.Add(heartbeat/4))
+			next = earlier(beat, now.Add(every/4))
 		}
 		select {
 		case <-ctx.Done():
