@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/sdk"
 )
 
@@ -43,6 +44,12 @@ func (o consumeOptions) member() ([]sdk.ConsumerOption, error) {
 		return nil, usagef("--max %d is not 0 or more", o.max)
 	case o.to != "" || len(o.partitions) > 0:
 		return nil, usagef("--to and --partition exclude --group: the group says which partitions a member has")
+	case o.timeout < time.Second || o.timeout > 24*time.Hour: // these two are checked here, because a group that has read everything is not joined
+		return nil, usagef("--session-timeout %v is not 1s to 24h", o.timeout)
+	case o.instance != "":
+		if err := metadata.ValidateName("member", o.instance); err != nil {
+			return nil, err
+		}
 	}
 	host, _ := os.Hostname() // for descriptions only
 	opts := []sdk.ConsumerOption{sdk.StartAt(start), sdk.WithSessionTimeout(o.timeout), sdk.ManualCommit(), sdk.WithClientName(fmt.Sprintf("%s:%d", host, os.Getpid())),

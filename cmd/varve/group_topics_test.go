@@ -138,3 +138,16 @@ func TestConsumeRefusesEmptyOptions(t *testing.T) {
 		}
 	}
 }
+
+// Options that make no sense are refused also where there is nothing left to read, so that a job with one does not pass until records come.
+func TestConsumeInGroupThatHasReadAllRefusesNonsense(t *testing.T) {
+	url := newURL(t)
+	must(t, url, "", "topic", "create", "t")
+	must(t, url, "", "consume", "t", "--group", "g")
+	for _, args := range []string{"--instance-id a/b", "--session-timeout 1ms", "--session-timeout 25h", "--from 3", "--max -1"} {
+		out, errs, code := varve(t, url, "", append([]string{"consume", "t", "--group", "g"}, strings.Fields(args)...)...)
+		if code != exitUsage || out != "" || errs == "" {
+			t.Errorf("%s: exit %d: %s%s", args, code, out, errs)
+		}
+	}
+}
