@@ -103,10 +103,23 @@ func (c *Consumer) starts(ctx context.Context, e event) (starts map[group.Partit
 		starts[claim.Partition] = offset
 		fixed = append(fixed, group.Offset{Partition: claim.Partition, Lease: claim.Committed.Lease, Offset: offset})
 	}
-	if _, err := c.member.Commit(ctx, fixed); err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrBehind) {
+	if err := c.fix(ctx, fixed); err != nil {
 		return nil, err
 	}
 	return starts, failed
+}
+
+// fix commits starts. One that was lost meanwhile, or committed by the application, needs none; another error beside those is not hidden by them.
+func (c *Consumer) fix(ctx context.Context, starts []group.Offset) error {
+	for len(starts) > 0 {
+		done, err := c.member.Commit(ctx, starts)
+		var refused *group.PartitionError
+		if !errors.As(err, &refused) {
+			return err
+		}
+		starts = slices.DeleteFunc(starts, func(o group.Offset) bool { return slices.Contains(done, o) || o.Partition == refused.Partition })
+	}
+	return nil
 }
 
 // policy is where a partition starts for which nothing is committed.

@@ -2,13 +2,16 @@ package sdk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/varvelog/varve/localdev/dynamodb"
 	"github.com/varvelog/varve/sdk"
 	"github.com/varvelog/varve/segment"
 )
@@ -97,6 +100,41 @@ func TestReadBufferIsForAllTopics(t *testing.T) {
 		t.Logf("%d objects of 512 KiB were read for a buffer of 4 MiB and %d polls of %d topics, at most %d may be", gets, 2*topics, topics, most)
 		if gets > most {
 			t.Error("too many")
+		}
+		check(t, c.Close(b.ctx))
+	})
+}
+
+// What the start policy comes to is fixed for each partition that is begun, also when the commit fails for two reasons, of which one is no trouble: a partition that was lost
+// does not hide one for which the table did not answer.
+func TestStartIsFixedThoughAnotherPartitionIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("t", 2, 1) // of two lanes
+		b.fill("t", 2, 10)
+		unanswered := b.topics["t"].Place(1).Lane
+		first := true
+		c := b.joins(sdk.ManualCommit(), sdk.StartAt(sdk.Latest), sdk.OnAssigned(func(context.Context, []sdk.TopicPartition) map[sdk.TopicPartition]int64 {
+			if first {
+				first = false
+				_, err := b.log.Admin().ResetGroup(b.ctx, sdk.GroupReset{Group: "g", Partitions: []int{0}, To: sdk.ResetTo{Position: sdk.Earliest}, Force: true})
+				check(t, err)
+				b.faults(nil, func(_ context.Context, c dynamodb.Call) dynamodb.Fault {
+					if c.Op == "UpdateItem" && strings.Contains(c.Keys[0].Sort, string(unanswered)) {
+						return dynamodb.Dropped()
+					}
+					return dynamodb.Fault{}
+				})
+			}
+			return nil
+		}))
+		if _, err := c.Poll(b.ctx); !errors.Is(err, sdk.ErrUnreachable) {
+			t.Errorf("the start could not be committed: %v", err)
+		}
+		b.faults(nil, nil)
+		b.takes(c)
+		if p := b.describe("g", sdk.Earliest).Partitions[1]; p.Committed != 10 {
+			t.Errorf("committed %d when it is read from 10", p.Committed)
 		}
 		check(t, c.Close(b.ctx))
 	})
