@@ -3,6 +3,7 @@ package sdk
 import (
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -125,13 +126,22 @@ func (m *recycler) buffer(n int64) []byte {
 	return nil
 }
 
-// fresh is a new buffer of n bytes and up to a quarter more, so that spans that are not quite alike can use each other's; nil if nobody will.
+// fresh is a new buffer of n bytes, and where buffers are used again of up to a quarter more, so that spans that are not quite alike can use each other's.
 func (m *recycler) fresh(n int64) []byte {
-	if !m.on {
-		return nil
+	if m.on {
+		step := int64(1) << bits.Len64(uint64(n)) >> 3
+		n = (n/step + 1) * step
 	}
-	step := int64(1) << bits.Len64(uint64(n)) >> 3
-	return make([]byte, 0, (n/step+1)*step)
+	return unzeroed(int(n))
+}
+
+// unzeroed is room for n bytes that nobody has cleared: a fetch overwrites them, and what it did not overwrite is beyond the buffer's length. Clearing it
+// costs a reader more than taking checksums. A strings.Builder is the way to such memory; one byte makes its string that of the memory it has grown to.
+func unzeroed(n int) []byte {
+	var b strings.Builder
+	b.Grow(max(n, 1))
+	b.WriteByte(0)
+	return unsafe.Slice(unsafe.StringData(b.String()), n)[:0]
 }
 
 // records makes room for n more records.
