@@ -68,8 +68,8 @@ REPAIR_FAULTS ?= -all-faults
 sim-functions:
 	go test -count=1 -timeout 30m ./functions/verify ./functions/retain ./functions/erase
 	go test -count=1 -timeout 30m ./functions/compact -every 1
-	go test -count=1 -timeout 30m -run 'TestInterleavings|TestCrashes|TestFaults|TestCostIsWhatIsNew|TestBR35|TestBR44' ./functions/sweep -stride 7
-	go test -count=1 -timeout 30m -run 'TestFaults$$' ./functions/repair $(REPAIR_FAULTS)
+	go test -count=1 -timeout 30m -run 'TestInterleavings|TestCrashes|TestFaults|TestCostIsWhatIsNew|TestBR35|TestBR44|TestRefuses' ./functions/sweep -stride 7
+	go test -count=1 -timeout 30m -run 'TestFaults$$|TestGrown' ./functions/repair $(REPAIR_FAULTS)
 
 sim-controls:
 	go test -count=1 -timeout 30m -run 'TestSimulation|TestReport' ./localdev/sim -v

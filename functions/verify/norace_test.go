@@ -3,6 +3,7 @@
 package verify_test
 
 const (
-	stride    = 1 // every moment
-	raceShare = 1
+	faultsShare = 1
+	stride      = 1 // every moment
+	raceShare   = 1
 )

@@ -2,8 +2,9 @@
 
 package verify_test
 
-// With the race detector, which makes tests some ten times as slow, one moment of so many, and logs of a share of the size.
+// With the race detector, which makes tests some ten times as slow, one moment and one kind of damage of so many, and logs of a share of the size. make sim plays all.
 const (
-	stride    = 47
-	raceShare = 5
+	faultsShare = 3
+	stride      = 47
+	raceShare   = 5
 )
