@@ -90,6 +90,35 @@ func TestBR14_TheLagOfAGroupComesToNothing(t *testing.T) {
 	}
 }
 
+// What a Poll passes behind its last record is finished with that, not before it.
+func TestWhatIsPassedIsFinishedWithTheRecordBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := ten(t, archiver{rowOffsets: 10, keep: func(_ int, offset int64) bool { return offset == 5 }})
+		c, err := b.log.NewConsumer(b.ctx, "g", []string{"t"}, sdk.Reading(sdk.WithWait(time.Second)), sdk.AutoCommit(time.Second))
+		check(t, err)
+		committed := func() int64 {
+			time.Sleep(10 * time.Second)
+			return b.describe("g", sdk.Earliest).Partitions[0].Committed
+		}
+		for {
+			fetches, err := c.Poll(b.ctx)
+			check(t, err)
+			if len(fetches) > 0 && fetches[0].Partition == 0 {
+				break
+			}
+		}
+		if at := committed(); at > 5 {
+			t.Errorf("committed %d while the record at 5 is not finished", at)
+		}
+		_, err = c.Poll(b.ctx)
+		check(t, err)
+		if at := committed(); at != 10 {
+			t.Errorf("committed %d after the next poll", at)
+		}
+		check(t, c.Close(b.ctx))
+	})
+}
+
 // large is a topic with one partition in whose archive rows are many ranges long, and some batches too.
 func large(t *testing.T, rows int64) (b *bench, records int, size int64) {
 	b = newBench(t)
