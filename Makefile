@@ -8,6 +8,9 @@ BENCH    ?= .
 # All of them, those first that take longest.
 PACKAGES := ./sdk ./localdev/sim ./...
 
+# Half as many packages again as there are cores are tested at a time: some tests wait more than they compute.
+JOBS      := $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 3 + 1) / 2 )))
+
 # The race detector needs cgo and a C compiler. It watches varve's code, Go's library, and of the other libraries all but those that do most of the work, which take
 # the tests twice as long when they are watched. A package that has a copy of Go's generic code for sync.Map or atomic.Pointer in it must be watched (go tool nm
 # shows that; -l leaves few): the linker may take its copy for everybody, and the detector then sees races where there are none.
@@ -26,9 +29,9 @@ build:
 test:
 ifeq ($(RACE),)
 	@echo "no C compiler ($$(go env CC)) here: the tests run without the race detector"
-	go test -vet=off -timeout 20m $(PACKAGES)
+	go test -vet=off -timeout 20m -p $(JOBS) $(PACKAGES)
 else
-	CGO_ENABLED=1 go test -vet=off -timeout 20m -race $(UNWATCHED) $(PACKAGES)
+	CGO_ENABLED=1 go test -vet=off -timeout 20m -p $(JOBS) -race $(UNWATCHED) $(PACKAGES)
 endif
 
 lint:
