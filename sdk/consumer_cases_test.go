@@ -313,7 +313,7 @@ func TestBR26_Clocks(t *testing.T) {
 		slow := eat(t, b.openAt(-time.Minute), "g", []string{"t"}, session)
 		time.Sleep(time.Minute)
 		generation := b.describe("g", sdk.Earliest).Generation
-		time.Sleep(20 * time.Minute / raceShare)
+		time.Sleep(20 * time.Minute / raceShare / raceHalf)
 		if d := b.describe("g", sdk.Earliest); d.Generation != generation || len(a.Assignment()) != 2 {
 			t.Errorf("generation %d, then %d: somebody took from a member that lives; it has %v", generation, d.Generation, a.Assignment())
 		}

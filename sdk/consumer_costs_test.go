@@ -118,7 +118,7 @@ func TestFanOutIsFree(t *testing.T) {
 
 // An idle member costs one write and one query per heartbeat, and the rows of its topics at most every 9 s, whatever the number of partitions.
 func TestIdleMemberCosts(t *testing.T) {
-	for _, partitions := range []int{4, 1000 / raceShare} {
+	for _, partitions := range []int{4, 1000 / raceShare / raceHalf} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
 			b.create("t", partitions, 64)
@@ -203,9 +203,9 @@ func (r *restarts) begin(member string, all []sdk.TopicPartition, restart bool) 
 	}
 }
 
-// Rolling restart of 8 members over 64 partitions (half as many with the race detector): static members move none; others stop only what moves.
+// Rolling restart of 8 members over 64 partitions (4 over 16 with the race detector): static members move none; others stop only what moves.
 func TestRollingRestart(t *testing.T) {
-	const members, each = 8 / min(raceShare, 2), 8
+	const members, each = 8 / raceHalf, 8 / raceHalf
 	const partitions = members * each
 	for _, static := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -284,7 +284,7 @@ func TestConsumerUsedByMany(t *testing.T) {
 			use(func(at sdk.TopicPartition) error { return c.Resume(at) })
 			use(func(at sdk.TopicPartition) error { return c.Seek(at, 10) })
 			use(func(at sdk.TopicPartition) error { _, err := c.Epoch(at); c.Assignment(); return err })
-			time.Sleep(time.Duration(life+1) * 2 * time.Second)
+			time.Sleep(time.Duration(life+1) * 2 * time.Second / raceHalf)
 			check(t, c.Close(b.ctx))
 			time.Sleep(time.Second)
 			close(ended)

@@ -80,7 +80,7 @@ func copier(ctx context.Context, t *testing.T, log *sdk.Log, die func(point stri
 func TestStepsAreExactlyOnce(t *testing.T) {
 	seeds := uint64(12)
 	if raced {
-		seeds = 4
+		seeds = 2
 	}
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // What waits for blocked handlers is bounded for all partitions together, and goes on in order when they are not blocked any more (BR-30).
 func TestHandleBoundsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const partitions, each, size = 3, 60, 512 << 10
+		const partitions, each, size = 3, 52, 512 << 10
 		const bound = 64<<20 + 1<<20 + 2*4<<20 // of Handle, what one poll brings, and the reader's buffer, raw and decoded
 		b := newBench(t)
 		b.create("t", partitions, 64)

@@ -120,10 +120,10 @@ func TestHandleParks(t *testing.T) {
 				return fmt.Errorf("attempt %d: %s", len(times), strings.Repeat("long ", 1000))
 			}
 			return nil
-		}, sdk.Attempts(2, 100*time.Millisecond, time.Second), sdk.RetryAfter(p, 30*time.Second, 10*time.Minute), sdk.DeadLetters(p, "dead"))
-		time.Sleep(15 * time.Minute)
+		}, sdk.Attempts(2, 100*time.Millisecond, time.Second), sdk.RetryAfter(p, 30*time.Second, 3*time.Minute), sdk.DeadLetters(p, "dead"))
+		time.Sleep(5 * time.Minute)
 		stop()
-		if len(times) != 6 || times[2]-times[1] < 30*time.Second || times[2]-times[1] > 40*time.Second || times[4]-times[3] < 10*time.Minute || times[4]-times[3] > 11*time.Minute {
+		if len(times) != 6 || times[2]-times[1] < 30*time.Second || times[2]-times[1] > 40*time.Second || times[4]-times[3] < 3*time.Minute || times[4]-times[3] > 4*time.Minute {
 			t.Errorf("attempts at %v", times)
 		}
 		if all := seen.list(); len(all) != 10 || !slices.Contains(all[:6], "t/0@4") {

@@ -5,4 +5,5 @@ package sdk_test
 const (
 	raced     = false
 	raceShare = 1
+	raceHalf  = 1
 )

@@ -97,7 +97,7 @@ func (s *shop) flow(ctx context.Context, c *sdk.Consumer, p *sdk.Producer, forwa
 func TestCommitWithStateIsExactlyOnce(t *testing.T) {
 	seeds := uint64(20)
 	if raced || testing.Short() {
-		seeds = 5
+		seeds = 2
 	}
 	outcomes := map[string]int{}
 	for seed := range seeds {

@@ -108,7 +108,7 @@ func (s *shop) others(ctx context.Context) {
 func TestOutboxIsAllOrNone(t *testing.T) {
 	seeds := uint64(200)
 	if raced || testing.Short() {
-		seeds = 8
+		seeds = 4
 	}
 	told := map[string]int{}
 	for seed := range seeds {

@@ -229,7 +229,7 @@ func TestX01_WaitersDoNotLinger(t *testing.T) {
 // The store stands still and 1 GiB, with the race detector a share of it, is pushed at it: memory stays under the buffer's limit and 64 MiB, records fail
 // typed at their deadline, and Close returns and counts.
 func TestStalledStore_MemoryStaysBounded(t *testing.T) {
-	const value, total, limit = 64 << 10, 1 << 30 / raceShare, 64 << 20
+	const value, total, limit = 64 << 10, 1 << 30 / raceShare / raceHalf, 64 << 20 / raceShare
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		log := w.open()

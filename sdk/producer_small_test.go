@@ -411,6 +411,7 @@ func TestSmall_Bounds(t *testing.T) {
 // How long an acknowledgement takes with segments in the table and in the bucket, on the engine with stated service times: PUT 30 ms, PutItem 5 ms,
 // UpdateItem 5 ms. docs/performance.md has the figures. A lone record takes linger, put and commit, to the nanosecond.
 func TestSmall_Latency(t *testing.T) {
+	const records = 600 / raceShare
 	for _, rate := range []struct {
 		name  string
 		pause time.Duration // between two records, on average
@@ -427,12 +428,12 @@ func TestSmall_Latency(t *testing.T) {
 				w.serving(30*ms, 5*ms, 5*ms)
 				units.take()
 				units.takeUnits()
-				took := w.latencies(p, 600, rate.pause)
+				took := w.latencies(p, records, rate.pause)
 				counted := units.take()
 				flushes := counted["table Commit"]
 				p50[i] = took[len(took)/2]
-				t.Logf("%-16s threshold %4d: p50 %6v  p99 %6v; %3d flushes of 600 records, %.1f write units and %.2f PUTs each", rate.name, threshold,
-					took[len(took)/2].Round(100*time.Microsecond), took[len(took)*99/100].Round(100*time.Microsecond), flushes,
+				t.Logf("%-16s threshold %4d: p50 %6v  p99 %6v; %3d flushes of %d records, %.1f write units and %.2f PUTs each", rate.name, threshold,
+					took[len(took)/2].Round(100*time.Microsecond), took[len(took)*99/100].Round(100*time.Microsecond), flushes, records,
 					units.takeUnits()/float64(flushes), float64(counted["store put"])/float64(flushes))
 				w.heal()
 				w.must(p.Close(ctx))

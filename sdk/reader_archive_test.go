@@ -229,9 +229,12 @@ func TestAReaderGoesOnInTheMiddleOfAnIntakeExtent(t *testing.T) {
 
 // Objects are replaced and deleted while a reader is in the middle of them, whole segments and large extents alike: it goes on from the exact offset.
 func TestBR18_ObjectsGoneInMidRead(t *testing.T) {
-	for _, rows := range []int64{0, 100, 13} {
+	for i, rows := range []int64{0, 100, 13} {
 		b, records, _ := large(t, rows)
-		for _, buffer := range []int{1, 300 << 10, 4 << 20} {
+		for j, buffer := range []int{1, 300 << 10, 4 << 20} {
+			if raced && (i+j)%2 == 1 {
+				continue // with the race detector every second pair, make sim plays all
+			}
 			r := b.reader("t", sdk.To(sdk.Latest), sdk.WithReadBuffer(buffer), sdk.WithPollBytes(20<<10))
 			next, gone := int64(0), 0
 			for i := int64(1); next < int64(records); i++ {

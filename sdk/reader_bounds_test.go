@@ -103,7 +103,7 @@ func TestX03_ManyPartitionsWaiting(t *testing.T) {
 }
 
 func testManyPartitions(t *testing.T, size int) {
-	const partitions, pollBytes, bufferBytes = 1000 / raceShare, 8 << 20, 32 << 20
+	const partitions, pollBytes, bufferBytes = 1000 / raceShare / raceHalf, 8 << 20, 32 << 20
 	var builder segment.BatchBuilder
 	for range (1 << 20) / size {
 		check(t, builder.Append(&segment.Record{Value: make([]byte, size-100)}))

@@ -53,6 +53,9 @@ func TestReaderUnderStaleReads(t *testing.T) {
 	}
 	t.Logf("%+v", total)
 	least := staleRun{records: 5000 / raceShare, stale: 1000 / raceShare, failed: 50 / raceShare, resets: 5 / raceShare, seeks: 30 / raceShare, archived: 100 / raceShare}
+	if raced {
+		least.resets = 0 // which come in bursts: so few seeds may have none
+	}
 	if total.records < least.records || total.stale < least.stale || total.failed < least.failed || total.resets < least.resets || total.seeks < least.seeks ||
 		total.archived < least.archived {
 		t.Errorf("too little happened: %+v", total)

@@ -111,7 +111,7 @@ func TestRemote_Faults(t *testing.T) {
 					return c.mishaps[chance.IntN(len(c.mishaps))]
 				})
 				seen := &acks{}
-				const n = 150
+				const n = 150 / raceShare
 				var producers []*sdk.Producer
 				for range 2 {
 					producers = append(producers, f.producer(f.log, sdk.WithDeliveryDeadline(time.Hour)))
