@@ -205,3 +205,41 @@ func TestStepRefuses(t *testing.T) {
 		check(t, c.Close(b.ctx))
 	})
 }
+
+// A commit that was applied though nobody knows leaves the member with an offset that the table has not: the step that is refused for it is the last one to be.
+func TestStepAfterACommitInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("t", 1, 64)
+		b.create("out", 1, 64)
+		b.fill("t", 1, 10)
+		c := b.joins(sdk.ManualCommit())
+		b.takes(c)
+		p, err := b.log.NewProducer()
+		check(t, err)
+		b.faults(nil, func(_ context.Context, call dynamodb.Call) dynamodb.Fault {
+			if call.Op == "UpdateItem" {
+				return dynamodb.AnswerLost()
+			}
+			return dynamodb.Fault{}
+		})
+		if err := c.CommitOffsets(b.ctx, upTo(0, 4)); err == nil {
+			t.Error("committed without an answer")
+		}
+		b.faults(nil, nil)
+		result := &sdk.Record{Topic: "out", Value: []byte("x")}
+		if err := c.Step(b.ctx, p, upTo(0, 6), result); !errors.Is(err, sdk.ErrNotHeld) {
+			t.Errorf("a step from where nothing stands: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if got := span(t, b.takes(c)); got != [2]int64{4, 9} {
+			t.Errorf("read again %v", got)
+		}
+		check(t, c.Step(b.ctx, p, upTo(0, 6), result))
+		if got := b.readAll("out"); len(got) != 1 {
+			t.Errorf("%d results, want 1", len(got))
+		}
+		check(t, p.Close(b.ctx))
+		check(t, c.Close(b.ctx))
+	})
+}
