@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/varvelog/varve/metadata/group"
 	"github.com/varvelog/varve/segment"
 )
 
@@ -94,6 +95,13 @@ func (h *handling) assigned(_ context.Context, all []TopicPartition) map[TopicPa
 	for _, at := range all {
 		h.queues[at] = newQueue(h, at)
 	}
+	h.consumer.mu.Lock()
+	defer h.consumer.mu.Unlock()
+	for _, at := range all {
+		if p, own, err := h.consumer.find(at); err == nil {
+			h.queues[at].partition, h.queues[at].lease = p, own.lease
+		}
+	}
 	return nil
 }
 
@@ -156,21 +164,22 @@ func (h *handling) commitNowAndThen() {
 	}
 }
 
-// commit commits what is finished. What fails is tried again with what comes after it.
+// commit commits what is finished, by the lease under which it was read: between a look at the queues and this a partition can be lost by a reset and claimed
+// anew, and what was finished before must not undo the reset. What fails is tried again with what comes after it.
 func (h *handling) commit(ctx context.Context, queues ...*queue) {
-	offsets := map[TopicPartition]CommitOffset{}
+	var offsets []group.Offset
+	var of []*queue
 	for _, q := range queues {
 		if next, news := q.finishedNext(); news {
-			offsets[q.at] = CommitOffset{Offset: next}
+			offsets = append(offsets, group.Offset{Partition: q.partition, Lease: q.lease, Offset: next})
+			of = append(of, q)
 		}
 	}
-	if len(offsets) == 0 || h.consumer.CommitOffsets(ctx, offsets) != nil {
+	if h.consumer.commit(ctx, offsets) != nil {
 		return
 	}
-	for _, q := range queues {
-		if o, ok := offsets[q.at]; ok {
-			q.committedTo(o.Offset)
-		}
+	for i, q := range of {
+		q.committedTo(offsets[i].Offset)
 	}
 }
 

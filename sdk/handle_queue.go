@@ -5,15 +5,20 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+
+	"github.com/varvelog/varve/metadata"
+	"github.com/varvelog/varve/metadata/group"
 )
 
 // queue is a partition's records that are being handled or wait for it.
 type queue struct {
-	h      *handling
-	at     TopicPartition
-	ctx    context.Context
-	cancel context.CancelFunc
-	work   sync.WaitGroup
+	h         *handling
+	at        TopicPartition
+	partition group.Partition
+	lease     metadata.Lease // under which its records are read
+	ctx       context.Context
+	cancel    context.CancelFunc
+	work      sync.WaitGroup
 
 	mu        sync.Mutex
 	tracks    [][]*item // that wait, by key: each has one goroutine while it is not empty

@@ -244,3 +244,31 @@ func TestHandleRefuses(t *testing.T) {
 	}
 	check(t, p.Close(b.ctx))
 }
+
+// What Handle has looked at before a partition was reset, and comes to commit when the member has claimed it anew, does not undo the reset.
+func TestHandleDoesNotUndoAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("t", 1, 64)
+		b.fill("t", 1, 10)
+		c := b.joins(sdk.ManualCommit())
+		b.takes(c)
+		before, after := sdk.HandledUpTo(c, sdk.TopicPartition{Topic: "t"}, 5), sdk.HandledUpTo(c, sdk.TopicPartition{Topic: "t"}, 10)
+		before(b.ctx)
+		_, err := b.log.Admin().ResetGroup(b.ctx, sdk.GroupReset{Group: "g", Force: true, To: sdk.ResetTo{Position: sdk.AtOffset(3)}})
+		check(t, err)
+		time.Sleep(time.Minute)
+		if got := span(t, b.takes(c)); got != [2]int64{3, 9} {
+			t.Errorf("after the reset it has read %v", got)
+		}
+		after(b.ctx)
+		if p := b.describe("g", sdk.Earliest).Partitions[0]; p.Committed != 3 {
+			t.Errorf("committed %d after a reset to 3", p.Committed)
+		}
+		sdk.HandledUpTo(c, sdk.TopicPartition{Topic: "t"}, 7)(b.ctx)
+		if p := b.describe("g", sdk.Earliest).Partitions[0]; p.Committed != 7 {
+			t.Errorf("committed %d by the new lease, want 7", p.Committed)
+		}
+		check(t, c.Close(b.ctx))
+	})
+}
