@@ -19,7 +19,7 @@ func TestFetchFaults(t *testing.T) {
 	for _, target := range []string{"/v1/topics/t/partitions/0/records?offset=3", "/v1/topics/t/records?from=0:3", "/v1/topics/t/offsets", "/v1/groups/g/offsets?topic=t",
 		"/v1/topics/t/partitions/0/offsets?time=0", "/v1/topics/t"} {
 		for _, times := range []int{1, 1000} {
-			for n := 0; ; n++ {
+			for n := 0; ; n += raceShare {
 				reached := false
 				synctest.Test(t, func(t *testing.T) {
 					s := newSite(t)
