@@ -61,9 +61,10 @@ sim-archive:
 
 # What plays fewer seeds, or smaller ones, with the race detector: all of it.
 sim-steps:
-	go test -count=1 -timeout 30m -run 'TestStepsAreExactlyOnce|TestOutboxIsAllOrNone|TestCommitWithStateIsExactlyOnce|TestX03|TestIdleMemberCosts|TestStalledStore|TestBR12a|TestReaderUnderStaleReads|TestBR13_SeededSchedule|TestRollingRestart|TestDecodedRecordsAreBounded|TestBR26_Clocks|TestBR01_CancelledSend|TestX07' ./sdk -v
+	go test -count=1 -timeout 30m -run 'TestStepsAreExactlyOnce|TestOutboxIsAllOrNone|TestCommitWithStateIsExactlyOnce|TestX03|TestIdleMemberCosts|TestStalledStore|TestBR12a|TestReaderUnderStaleReads|TestBR13_SeededSchedule|TestRollingRestart|TestDecodedRecordsAreBounded|TestBR26_Clocks|TestBR01_CancelledSend|TestX07|TestRemote_Again|TestBR18_ObjectsGone|TestRemote_Faults|TestSmall_Latency|TestConsumerUsedByMany|TestOutageIsToldOnce' ./sdk -v
 	go test -count=1 -run 'TestBR21' ./segment
-	go test -count=1 ./localdev/embedded ./metadata/group ./metadata/lane ./metadata/walk ./segment/store/dir ./localdev/dynamodb/judge ./internal/cost
+	go test -count=1 -run 'TestDemo' ./cmd/varve
+	go test -count=1 ./functions/local ./localdev/embedded ./metadata/group ./metadata/lane ./metadata/walk ./segment/store/dir ./localdev/dynamodb/judge ./internal/cost
 
 # The background jobs, with every fault, crash and interleaving at every request, or at every seventh where there are most. REPAIR_FAULTS: empty for a share of repair's,
 # of which there are 860.
