@@ -74,13 +74,13 @@ func TestClaimsThatFail(t *testing.T) {
 				ps[5].kill()
 				ps = ps[:5]
 				of.Store(refused)
-				clear(w.calls)
+				w.counted()
 				lives := map[metadata.SessionID]bool{}
 				for _, p := range ps {
 					lives[p.session()] = true
 				}
 				longest := w.unowned(topic, trouble, func(*metadata.GroupState) map[metadata.SessionID]bool { return lives })
-				plans := w.calls["PutPlan"]
+				plans := w.counted()["PutPlan"]
 				t.Logf("%d plans in %v, %d members; without owner for %v at most", plans, trouble, len(ps), longest)
 				if most := len(ps) * (2 + int(trouble/(timeout/overdueAfter))); plans > most || refused < 5 && longest > 2*timeout {
 					t.Errorf("want %d plans and %v at most", most, 2*timeout)
@@ -88,10 +88,10 @@ func TestClaimsThatFail(t *testing.T) {
 				of.Store(0)
 				w.settle(timeout)
 				w.balanced("afterwards", 32, ps...)
-				clear(w.calls)
+				w.counted()
 				w.settle(trouble)
-				if w.calls["PutPlan"]+w.calls["SetLeases"] > 0 {
-					t.Errorf("in a group that is well: %v", w.calls)
+				if calls := w.counted(); calls["PutPlan"]+calls["SetLeases"] > 0 {
+					t.Errorf("in a group that is well: %v", calls)
 				}
 				for _, p := range ps {
 					p.leave()

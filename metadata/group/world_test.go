@@ -65,6 +65,14 @@ func (w *world) called(c metadata.Call) {
 	w.calls[c.Op]++
 }
 
+// counted is how often each operation was called since the last time.
+func (w *world) counted() (calls map[string]int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	calls, w.calls = w.calls, map[string]int{}
+	return calls
+}
+
 func (w *world) ok(err error) {
 	w.Helper()
 	if err != nil {
