@@ -35,12 +35,17 @@ func Owned(h *History, _ *Log) {
 				continue
 			}
 			for _, m := range order {
-				if m.group != s.Group || !m.wellFrom(owned, f.Told, f.Timeout/4) {
+				since := owned
+				if came := m.came(); came.After(owned) {
+					since = came
+				}
+				lived := f.Told.Sub(since)
+				if m.group != s.Group || lived <= f.Timeout || !m.wellFrom(since, f.Told, f.Timeout/4) {
 					continue
 				}
 				h.Count("without owner for more than a time-out, while a member was well")
-				if unowned > 2*f.Timeout {
-					h.BadFact(f, "%v has had no owner for %v, though %s was well all the time; its lease is %v, and the plan gives it to %v", s, unowned, m.by, f.Lease, f.Heir)
+				if lived > 2*f.Timeout {
+					h.BadFact(f, "%v has had no owner for %v, though %s was well for %v of it; its lease is %v, and the plan gives it to %v", s, unowned, m.by, lived, f.Lease, f.Heir)
 					return
 				}
 			}
@@ -75,6 +80,14 @@ func livesOf(h *History) (lives map[metadata.SessionID]*life, order []*life) {
 		}
 	}
 	return lives, order
+}
+
+// came is when its first heartbeat was confirmed; zero if none was.
+func (l *life) came() time.Time {
+	if len(l.beats) == 0 {
+		return time.Time{}
+	}
+	return l.beats[0].Told
 }
 
 // moved is when by then the session's row was last seen to move.

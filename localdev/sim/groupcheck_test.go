@@ -177,6 +177,8 @@ func TestGroupChecks(t *testing.T) {
 		"nobody's, as others die":        {"", func(h *grouped) { h.unowned(9, "b", ""); h.moves("c"); h.unowned(4, "b", "") }, "has had no owner for"},
 		"as its owner's last words come": {"", func(h *grouped) { h.unowned(9, "b", "a"); h.moves("a"); h.unowned(9, "b", "a") }, ""},
 		"as it is taken for an instant":  {"", func(h *grouped) { h.unowned(9, "b", ""); h.takes("c", 2, lease("", 1), 0); h.unowned(9, "b", "") }, ""},
+		"nobody's, as one comes":         {"", func(h *grouped) { h.unowned(9, "", ""); h.unowned(14, "b", "") }, "has had no owner for"},
+		"nobody's, as one has just come": {"", func(h *grouped) { h.unowned(9, "", ""); h.unowned(9, "b", "") }, ""},
 		"nobody lives":                   {"", func(h *grouped) { h.unowned(14, "", "") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
