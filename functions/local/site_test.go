@@ -5,16 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/pb33f/libopenapi"
-	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"github.com/varvelog/varve/functions/local"
 	"github.com/varvelog/varve/internal/wire"
@@ -156,87 +156,70 @@ func batch(t testing.TB, codec segment.Codec, records ...segment.Record) []byte 
 	return encoded
 }
 
-// description is docs/openapi.yaml, and what holds requests and answers against it.
-var description = sync.OnceValues(func() (libopenapi.Document, error) {
-	b, err := os.ReadFile("../../docs/openapi.yaml")
-	if err != nil {
-		return nil, err
+// description is docs/openapi.yaml, which is checked for its own rules, and what finds an operation in it.
+type description struct {
+	*openapi3.T
+	routers.Router
+}
+
+var described = sync.OnceValues(func() (d description, err error) {
+	openapi3filter.RegisterBodyDecoder(wire.BatchesType, openapi3filter.FileBodyDecoder)
+	loader := openapi3.NewLoader()
+	if d.T, err = loader.LoadFromFile("../../docs/openapi.yaml"); err != nil {
+		return d, err
 	}
-	return libopenapi.NewDocument(b)
+	if err := d.T.Validate(loader.Context); err != nil {
+		return d, err
+	}
+	d.Router, err = gorillamux.NewRouter(d.T)
+	return d, err
 })
 
 // operations are the operations of the description by "METHOD path", with the statuses that each has.
 func operations(t testing.TB) map[string]map[string]bool {
 	t.Helper()
-	d, err := description()
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := d.BuildV3Model()
+	d, err := described()
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]map[string]bool{}
-	for path, item := range model.Model.Paths.PathItems.FromOldest() {
-		for method, op := range item.GetOperations().FromOldest() {
+	for path, item := range d.Paths.Map() {
+		for method, op := range item.Operations() {
 			statuses := map[string]bool{}
-			for status := range op.Responses.Codes.FromOldest() {
+			for status := range op.Responses.Map() {
 				statuses[status] = true
 			}
-			all[strings.ToUpper(method)+" "+path] = statuses
+			all[method+" "+path] = statuses
 		}
 	}
 	return all
 }
 
-// operation is which of them the exchange is, "" for none.
-func operation(all map[string]map[string]bool, x *exchange) string {
-	path, _, _ := strings.Cut(x.target, "?")
-	got := strings.Split(path, "/")
-	for name := range all {
-		method, path, _ := strings.Cut(name, " ")
-		want := strings.Split(path, "/")
-		ok := method == x.method && len(got) == len(want)
-		for i := 0; ok && i < len(want); i++ {
-			ok = strings.HasPrefix(want[i], "{") || want[i] == got[i]
-		}
-		if ok {
-			return name
-		}
-	}
-	return ""
-}
-
-// compare holds an exchange against the description: the answer, and the request if it was taken.
-func compare(v validator.Validator, x *exchange) (problems []string) {
-	if len(x.body)+len(x.answered) > 1<<20 && x.status < 300 {
-		return nil // as many records as can be take the validator seconds, and say no more than a few
-	}
+// compare holds an exchange against the description: the answer, and the request if it was taken. It returns which of the operations it is, "" for none.
+func compare(t testing.TB, d description, x *exchange) string {
+	t.Helper()
 	request := httptest.NewRequest(x.method, x.target, bytes.NewReader(x.body))
 	request.Header = x.header
-	answer := &http.Response{StatusCode: x.status, Header: x.answer, Body: io.NopCloser(bytes.NewReader(x.answered)), Request: request}
-	tell := func(what, message, reason string) {
-		problems = append(problems, fmt.Sprintf("%s %s: %d: %s: %s %s; %s", x.method, x.target, x.status, what, message, reason, clip(x.answered)))
+	route, values, err := d.FindRoute(request)
+	if err != nil {
+		return "" // no such path, no such method
 	}
+	name := route.Method + " " + route.Path
+	if len(x.body)+len(x.answered) > 1<<20 && x.status < 300 {
+		return name // as many records as can be take the validator seconds, and say no more than a few
+	}
+	in := &openapi3filter.RequestValidationInput{Request: request, PathParams: values, Route: route,
+		Options: &openapi3filter.Options{MultiError: true, IncludeResponseStatus: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
 	if x.status < 300 {
-		if ok, errs := v.ValidateHttpRequestSync(request); !ok {
-			for _, e := range errs {
-				tell("request", e.Message, e.Reason)
-				for _, s := range e.SchemaValidationErrors {
-					tell("request", s.Reason, s.FieldPath)
-				}
-			}
+		if err := openapi3filter.ValidateRequest(t.Context(), in); err != nil {
+			t.Errorf("%s %s: %d: request: %v; %s", x.method, x.target, x.status, err, clip(x.answered))
 		}
 	}
-	if ok, errs := v.ValidateHttpResponse(request, answer); !ok {
-		for _, e := range errs {
-			tell("answer", e.Message, e.Reason)
-			for _, s := range e.SchemaValidationErrors {
-				tell("answer", s.Reason, s.FieldPath)
-			}
-		}
+	answer := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: x.status, Header: x.answer, Options: in.Options}
+	if err := openapi3filter.ValidateResponse(t.Context(), answer.SetBodyBytes(x.answered)); err != nil {
+		t.Errorf("%s %s: %d: answer: %v; %s", x.method, x.target, x.status, err, clip(x.answered))
 	}
-	return problems
+	return name
 }
 
 func clip(b []byte) string { return string(b[:min(len(b), 300)]) }
