@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/varvelog/varve/internal/env"
+	"github.com/varvelog/varve/internal/objects"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
 	"github.com/varvelog/varve/segment/store"
@@ -134,25 +135,13 @@ func describeIdentity(id *metadata.Identity) string {
 	return fmt.Sprintf("%x of %s/%s", id.Log, id.Bucket, id.Prefix)
 }
 
-const maxIdentityBytes = 16 << 10
-
 // readIdentity reads varve.json; ok is false when there is none.
 func readIdentity(ctx context.Context, s store.Store) (id metadata.Identity, ok bool, err error) {
-	info, err := s.Stat(ctx, segment.IdentityName)
-	if errors.Is(err, store.ErrNotExist) {
+	id, err = objects.Identity(ctx, s)
+	switch {
+	case errors.Is(err, store.ErrNotExist):
 		return id, false, nil
-	}
-	if err != nil {
-		return id, false, err
-	}
-	if info.Size > maxIdentityBytes {
-		return id, false, fmt.Errorf("%w: %s has %d bytes, at most %d are valid", ErrCorrupt, segment.IdentityName, info.Size, maxIdentityBytes)
-	}
-	b, err := s.Get(ctx, segment.IdentityName, 0, info.Size, nil)
-	if err != nil {
-		return id, false, err
-	}
-	if id, err = metadata.DecodeIdentity(b); err != nil {
+	case errors.Is(err, metadata.ErrCorrupt):
 		err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return id, err == nil, err

@@ -167,11 +167,7 @@ func (r *run) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := r.bucket.Get(ctx, segment.IdentityName, 0, -1, nil)
-	if err != nil {
-		return err
-	}
-	inBucket, err := metadata.DecodeIdentity(body)
+	inBucket, err := objects.Identity(ctx, r.bucket)
 	switch {
 	case err != nil:
 		return err
@@ -212,12 +208,8 @@ func (r *run) chooseEra(ctx context.Context) error {
 			return err
 		}
 		for _, o := range p.Objects {
-			body, err := r.bucket.Get(ctx, o.Name, 0, -1, nil)
-			if err != nil {
+			if last, err = objects.Era(ctx, r.bucket, o.Name); err != nil {
 				return err
-			}
-			if last, err = metadata.DecodeEra(body); err != nil {
-				return fmt.Errorf("object %s: %w", o.Name, err)
 			}
 			r.eras = append(r.eras, last)
 		}

@@ -128,7 +128,7 @@ func TestWriterTwoHoursSlow(t *testing.T) {
 		fourth := segment.NewID(third.Time(), 7, segment.InBucket, 77, w.head(lane).Floor) // as its next attempt is
 		check(t, w.commit(lane, fourth, w.upload(fourth, part{a, 0, 1})))
 		time.Sleep(2 * time.Hour)
-		want(t, w.swept(), objects(third))
+		want(t, w.swept(), intakeLines(third))
 		want(t, w.swept())
 	})
 }
@@ -181,7 +181,7 @@ func TestEntryOfAClockThatWasAhead(t *testing.T) {
 		dead := w.id(time.Now(), segment.InBucket)
 		w.upload(dead, part{topic, 0, 1})
 		time.Sleep(6 * time.Hour)
-		want(t, w.swept(), objects(dead))
+		want(t, w.swept(), intakeLines(dead))
 		if !w.has(ahead) {
 			t.Error("a committed segment was deleted")
 		}
@@ -196,7 +196,7 @@ func TestBR32_CrashAfterUpload(t *testing.T) {
 		w.upload(dead, part{topic, 0, 1})
 		w.fill(5, part{topic, 0, 1})
 		time.Sleep(2 * time.Hour)
-		want(t, w.swept(), objects(dead))
+		want(t, w.swept(), intakeLines(dead))
 	})
 }
 
@@ -206,7 +206,7 @@ func TestBR32_PausedBeyondTheGrace(t *testing.T) {
 		id := w.id(time.Now(), segment.InBucket)
 		f := w.upload(id, part{topic, 0, 1})
 		time.Sleep(26 * time.Hour)
-		want(t, w.swept(), objects(id))
+		want(t, w.swept(), intakeLines(id))
 		if err := w.commit(topic.Lanes[0], id, f); err == nil {
 			t.Error("committed a pointer to nothing")
 		}

@@ -92,7 +92,7 @@ func TestCostOfSuperseded(t *testing.T) {
 		_, told, err := w.sweep(w.options())
 		check(t, err)
 		t.Logf("%d deletions: %v", len(told), w.counts)
-		if w.counts["stat"] != n+8 || w.counts["delete"] != 1 || w.counts["get"] != n+8+1+2 { // besides: varve.json, and the footers of the two archive segments
+		if w.counts["stat"] != n+8+1 || w.counts["delete"] != 1 || w.counts["get"] != n+8+1+2 { // besides: varve.json, by one of each, and the footers of the two archive segments
 			t.Errorf("%v, for %d segments", w.counts, n+8)
 		}
 	})

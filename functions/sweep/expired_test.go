@@ -136,7 +136,7 @@ func TestFull(t *testing.T) {
 		o.DryRun = false
 		_, did, err := w.sweep(o)
 		check(t, err)
-		want(t, names(did), objects(old, oldSmall), archiveLine(gone, lost))
+		want(t, names(did), intakeLines(old, oldSmall), archiveLine(gone, lost))
 		want(t, names(would), names(did))
 		if !w.there(segment.ArchiveName(topic.ID, p.ID)) {
 			t.Error("a published segment was deleted")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/varvelog/varve/internal/objects"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
 	"github.com/varvelog/varve/segment/store"
@@ -20,16 +21,16 @@ func (r *run) identify(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("%w: the table has no identity", metadata.ErrWrongLog)
 	}
-	body, err := r.objects.Get(ctx, segment.IdentityName, 0, -1, nil)
-	if errors.Is(err, store.ErrNotExist) {
+	bucket, err := objects.Identity(ctx, r.objects)
+	switch {
+	case errors.Is(err, store.ErrNotExist):
 		return fmt.Errorf("%w: the bucket has no %s, the table is of log %x", metadata.ErrWrongLog, segment.IdentityName, table.Log)
-	}
-	if err != nil {
+	case errors.Is(err, metadata.ErrCorrupt):
+		return fmt.Errorf("%w: the table is of log %x, the bucket: %w", metadata.ErrWrongLog, table.Log, err)
+	case err != nil:
 		return err
-	}
-	bucket, err := metadata.DecodeIdentity(body)
-	if err != nil || bucket != table {
-		return fmt.Errorf("%w: the bucket says log %x, the table %x (%v)", metadata.ErrWrongLog, bucket.Log, table.Log, err)
+	case bucket != table:
+		return fmt.Errorf("%w: the bucket says log %x, the table %x", metadata.ErrWrongLog, bucket.Log, table.Log)
 	}
 	r.log, r.report.Log = table.Log, fmt.Sprintf("%x", table.Log)
 	return nil

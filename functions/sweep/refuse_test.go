@@ -191,7 +191,7 @@ func TestKeeps(t *testing.T) {
 		o := w.options()
 		r, told, err := w.sweep(o)
 		check(t, err)
-		want(t, names(told), objects(dead))
+		want(t, names(told), intakeLines(dead))
 		if r.Kept != 3 || len(r.KeptNames) != 3 {
 			t.Errorf("%+v", r)
 		}
@@ -263,7 +263,7 @@ func TestSearchGoesOn(t *testing.T) {
 		time.Sleep(time.Hour)
 		dead := w.id(time.Now().Add(-90*time.Minute), segment.InTable) // uploaded late, behind what was searched: the next search takes it in
 		w.table.PutSmall(t.Context(), dead, func() []byte { b, _ := w.intake(dead, part{topic, 0, 1}); return b }())
-		want(t, w.swept(), objects(dead))
+		want(t, w.swept(), intakeLines(dead))
 		if mark, err = w.table.SweepMark(t.Context()); err != nil || !first.Less(mark.To) || !mark.Next.IsZero() {
 			t.Errorf("%+v, %v", mark, err)
 		}

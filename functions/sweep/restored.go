@@ -2,10 +2,12 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/varvelog/varve/internal/objects"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
 )
@@ -47,13 +49,12 @@ func (r *run) checkEra(ctx context.Context) error {
 	if mark.Done == 0 {
 		return nil
 	}
-	body, err := r.objects.Get(ctx, segment.EraName(mark.Done), 0, -1, nil)
+	last, err := objects.Era(ctx, r.objects, segment.EraName(mark.Done))
+	if errors.Is(err, metadata.ErrCorrupt) {
+		return references("%w", err)
+	}
 	if err != nil {
 		return err
-	}
-	last, err := metadata.DecodeEra(body)
-	if err != nil {
-		return references("object %s: %w", segment.EraName(mark.Done), err)
 	}
 	r.repaired = last.Begun.Add(-unsettled)
 	return nil

@@ -21,7 +21,7 @@ func TestSuperseded(t *testing.T) {
 		time.Sleep(RestoreWindow - time.Minute)
 		want(t, w.swept())
 		time.Sleep(2 * time.Minute)
-		want(t, w.swept(), objects(ids[:16]...), chunkLines(lane, 0), entryLine(p.ID)) // of orders [0, 16); the newest chunk stays
+		want(t, w.swept(), intakeLines(ids[:16]...), chunkLines(lane, 0), entryLine(p.ID)) // of orders [0, 16); the newest chunk stays
 		want(t, w.swept())
 		w.fill(11, part{topic, 0, 1})
 		w.compact(topic, lane)
@@ -65,7 +65,7 @@ func TestOrphans(t *testing.T) {
 		time.Sleep(SafeAge - time.Minute)
 		want(t, w.swept())
 		time.Sleep(2 * time.Minute)
-		want(t, w.swept(), objects(dead, deadSmall), archiveLine(topic, lost.ID))
+		want(t, w.swept(), intakeLines(dead, deadSmall), archiveLine(topic, lost.ID))
 		want(t, w.swept())
 		var stale *metadata.StaleError
 		if err := w.table.Publish(t.Context(), lost); !asStale(err, &stale) {

@@ -567,8 +567,8 @@ func (w *world) archived(t *metadata.Topic, partition int) {
 	}
 }
 
-// objects are the Deletion lines of intake segments.
-func objects(ids ...segment.ID) (lines []string) {
+// intakeLines are the Deletion lines of intake segments.
+func intakeLines(ids ...segment.ID) (lines []string) {
 	for _, id := range ids {
 		if id.Place() == segment.InTable {
 			lines = append(lines, fmt.Sprintf("%s %s", Small, metadata.SmallKey(id)))

@@ -2,9 +2,11 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/varvelog/varve/internal/objects"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
 )
@@ -79,14 +81,12 @@ func (r *run) lastEra(ctx context.Context) (last metadata.Era, err error) {
 	if r.eraObject == "" {
 		return last, nil
 	}
-	body, err := r.bucket.Get(ctx, r.eraObject, 0, -1, nil)
-	if err != nil {
-		return last, err
-	}
-	if last, err = metadata.DecodeEra(body); err != nil {
+	last, err = objects.Era(ctx, r.bucket, r.eraObject)
+	if errors.Is(err, metadata.ErrCorrupt) {
 		r.find(Finding{Kind: EraUnreadable, Object: r.eraObject, What: err.Error()})
+		err = nil
 	}
-	return last, nil
+	return last, err
 }
 
 // leap takes the offsets that the next item states for those that were counted, where a repair has let the slot jump there.

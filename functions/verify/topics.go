@@ -8,13 +8,11 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/varvelog/varve/internal/objects"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
 	"github.com/varvelog/varve/segment/store"
 )
-
-// maxIdentityBytes bounds what is read of varve.json.
-const maxIdentityBytes = 16 << 10
 
 // identity tells whether table and prefix say that they are the same log. Of two that are not, nothing more can be said.
 func (r *run) identity(ctx context.Context) (same bool, err error) {
@@ -33,21 +31,14 @@ func (r *run) identity(ctx context.Context) (same bool, err error) {
 	}
 	r.log = table.Log
 	r.report.Log = fmt.Sprintf("%x", table.Log)
-	info, err := r.bucket.Stat(ctx, segment.IdentityName)
-	var body []byte
-	if err == nil {
-		body, err = r.bucket.Get(ctx, segment.IdentityName, 0, min(info.Size, maxIdentityBytes), nil)
-	}
+	bucket, err := objects.Identity(ctx, r.bucket)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
 		return wrong("the bucket has no identity, the table is of log %x", table.Log)
+	case errors.Is(err, metadata.ErrCorrupt):
+		return wrong("%s cannot be read: %v", segment.IdentityName, err)
 	case err != nil:
 		return false, err
-	}
-	bucket, err := metadata.DecodeIdentity(body)
-	switch {
-	case err != nil:
-		return wrong("%s cannot be read: %v", segment.IdentityName, err)
 	case bucket != table:
 		return wrong("the bucket says log %x of %s/%s, the table says log %x of %s/%s", bucket.Log, bucket.Bucket, bucket.Prefix, table.Log, table.Bucket, table.Prefix)
 	}
