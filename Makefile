@@ -13,7 +13,8 @@ JOBS      := $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo
 
 # The race detector needs cgo and a C compiler. It watches varve's code, Go's library, and of the other libraries all but those that do most of the work, which take
 # the tests twice as long when they are watched. A package that has a copy of Go's generic code for sync.Map or atomic.Pointer in it must be watched (go tool nm
-# shows that; -l leaves few): the linker may take its copy for everybody, and the detector then sees races where there are none.
+# shows that; -l leaves few): the linker may take its copy for everybody, and the detector then sees races where there are none. At its end a process would wait a
+# second for goroutines that may still race, and there are many processes; the tests wait for theirs themselves.
 RACE      := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
 AWS       := github.com/aws/aws-sdk-go-v2/service
 SMITHY    := github.com/aws/smithy-go
@@ -31,7 +32,7 @@ ifeq ($(RACE),)
 	@echo "no C compiler ($$(go env CC)) here: the tests run without the race detector"
 	go test -vet=off -timeout 20m -p $(JOBS) $(PACKAGES)
 else
-	CGO_ENABLED=1 go test -vet=off -timeout 20m -p $(JOBS) -race $(UNWATCHED) $(PACKAGES)
+	GORACE="atexit_sleep_ms=0 $$GORACE" CGO_ENABLED=1 go test -vet=off -timeout 20m -p $(JOBS) -race $(UNWATCHED) $(PACKAGES)
 endif
 
 lint:
