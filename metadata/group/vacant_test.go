@@ -58,7 +58,7 @@ func TestClaimsThatFail(t *testing.T) {
 	for _, refused := range []int64{4, 5} { // of five
 		t.Run(fmt.Sprint(refused), func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				const trouble = 4 * timeout
+				const trouble = 9*timeout/4 + 7*timeout/4/raceShare/raceShare
 				topic := w.create("t", 32, 8)
 				var of, n atomic.Int64
 				claims := func() bool { return n.Add(1)%5 < of.Load() }
