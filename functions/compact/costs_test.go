@@ -56,12 +56,12 @@ func (w *world) lay(t *metadata.Topic, n int) {
 	check(w, err)
 }
 
-// TestCosts counts what docs/design.md states as formulas, at 10,000 intake segments of one lane with 64 partitions (an eighth of them under the race detector), one small
+// TestCosts counts what docs/design.md states as formulas, at 10,000 intake segments of one lane with 64 partitions (400 under the race detector), one small
 // record for each: one GET a segment, one PUT, one transaction, one row a partition; and the storage it takes.
 func TestCosts(t *testing.T) {
 	w := newWorld(t)
 	topic := w.topic("topic", 1, 64)
-	n := 10_000 / raceShare / 8 * 8
+	n := longHistory
 	w.lay(topic, n)
 	before := w.objects.Size()
 	clear(w.calls)

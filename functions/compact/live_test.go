@@ -29,7 +29,7 @@ func TestLive(t *testing.T) {
 	log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(driver{w}))
 	check(t, err)
 	defer log.Close()
-	const partitions, rounds, each = 4, 60, 5
+	const partitions, rounds, each = 4, 60 / min(raceShare, 3), 5
 	_, err = log.Admin().CreateTopic(t.Context(), sdk.NewTopic{Name: "t", Partitions: partitions, LaneWidth: 2})
 	check(t, err)
 	var all, compactors sync.WaitGroup

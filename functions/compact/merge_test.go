@@ -96,7 +96,7 @@ func TestMergesBound(t *testing.T) {
 			var bytes, written int64
 			peak := 0
 			now := time.Duration(0)
-			for range 3000 {
+			for range 3000 / raceShare {
 				now += time.Duration(chance.Int64N(int64(10 * time.Minute)))
 				n := 1 + chance.Int64N(most)
 				rows = made(rows, n, now-time.Minute, now)

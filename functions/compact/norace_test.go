@@ -2,4 +2,7 @@
 
 package compact_test
 
-const raceShare = 1
+const (
+	raceShare   = 1
+	longHistory = 10_000 // segments
+)

@@ -2,5 +2,8 @@
 
 package compact_test
 
-// raceShare makes tests smaller under the race detector, by which they are some ten times as slow.
-const raceShare = 8
+// Tests are smaller under the race detector, by which they are some ten times as slow. make sim plays all.
+const (
+	raceShare   = 8
+	longHistory = 400 // segments
+)

@@ -14,13 +14,13 @@ import (
 	"github.com/varvelog/varve/segment"
 )
 
-// TestDrillRestore puts the table back to an hour ago while writers go on.
+// TestDrillRestore puts the table back to an hour ago, or to a raceShare of it, while writers go on.
 func TestDrillRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.create("t", 4, 2)
 		a, b := w.writer(), w.writer()
-		for range 30 {
+		for range 30 / raceShare {
 			a.write("t", 4)
 			time.Sleep(minute)
 		}
@@ -32,11 +32,11 @@ func TestDrillRestore(t *testing.T) {
 		back := w.env.Now()
 		time.Sleep(time.Second)
 		old := w.snapshot()
-		for i := range 60 {
+		for i := range 60 / raceShare {
 			a.write("t", 4)
 			b.write("t", 3)
 			time.Sleep(minute)
-			if i == 20 {
+			if i == 20/raceShare {
 				w.compact("t")
 			}
 		}
@@ -71,7 +71,7 @@ func TestDrillRestore(t *testing.T) {
 		report := w.mustRepair(o)
 		close(stop)
 		<-done
-		for range 12 {
+		for range 12 / raceShare {
 			b.write("t", 4)
 			time.Sleep(minute)
 		}
@@ -100,7 +100,7 @@ func TestDrillLost(t *testing.T) {
 		w.create("t", 5, 2)
 		w.create("u", 1, 1)
 		a := w.writer()
-		for i := range 40 {
+		for i := range (40/raceShare + 8) / 8 * 8 {
 			a.write("t", 5)
 			if i%2 == 0 {
 				a.write("u", 1)
