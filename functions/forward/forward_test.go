@@ -440,7 +440,7 @@ func TestFaults(t *testing.T) {
 // A run that dead-letters a record is cut off from the table at each of its requests, which is applied or not: there is one dead letter in the end.
 func TestOneDeadLetter(t *testing.T) {
 	requests := 1
-	for at := 0; at < requests; at++ {
+	for at := 0; at < requests; at += stride {
 		faults := []dynamodb.Fault{dynamodb.Dropped(), dynamodb.AnswerLost()}
 		if at < 15 { // it has not come to the dead letter yet
 			faults = faults[at%2 : at%2+1]
@@ -471,7 +471,7 @@ func TestOneDeadLetter(t *testing.T) {
 				if r, err := b.run(f, o); err == nil && r.Done && n <= at {
 					return // it did not come to that request
 				}
-				b.OnTable, requests = nil, at+2
+				b.OnTable, requests = nil, at+stride+1
 				for range 2 {
 					b.run(f, o)
 				}

@@ -2,4 +2,9 @@
 
 package cost_test
 
-const raceShare = 1
+import "time"
+
+const (
+	raceShare = 1
+	linger    = time.Minute // on the days of the jobs
+)

@@ -2,5 +2,11 @@
 
 package cost_test
 
-// raceShare is the part of the shapes that are played with the race detector, which makes them many times slower: an estimate has nothing that could race.
-const raceShare = 3
+import "time"
+
+// With the race detector, which makes tests many times slower, a raceShare of the shapes is played, each for a raceShare of the time, and the days of the jobs have fewer commits: an
+// estimate has nothing that could race. make sim plays all.
+const (
+	raceShare = 3
+	linger    = 5 * time.Minute
+)

@@ -169,7 +169,7 @@ func (w *world) start(in cost.Input) (stop func()) {
 			})
 			continue
 		}
-		p, err := log.NewProducer(sdk.WithLinger(in.LingerFloor, in.Linger), sdk.WithSmallSegments(in.Small), sdk.WithCompression(segment.None))
+		p, err := log.NewProducer(sdk.WithLinger(in.LingerFloor, in.Linger), sdk.WithSmallSegments(in.Small), sdk.WithCompression(segment.None), sdk.WithDeliveryDeadline(time.Hour))
 		w.must(err)
 		chance := rand.New(rand.NewPCG(w.env().Uint64(), 1))
 		all.Go(func() { w.produce(ctx, p, in, chance) })

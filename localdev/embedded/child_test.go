@@ -165,7 +165,7 @@ type process struct {
 func start(t *testing.T, url string, settings map[string]string) *process {
 	t.Helper()
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), childLog+"="+url)
+	c.Env = append(os.Environ(), childLog+"="+url, "GORACE=atexit_sleep_ms=0") // or the detector has each wait for a second when it ends
 	for name, value := range settings {
 		c.Env = append(c.Env, name+"="+value)
 	}
