@@ -55,9 +55,11 @@ func openTable(t testing.TB, c dynamo.Config) *dynamo.Table {
 	return table
 }
 
-// One server for all tables, as an endpoint is: request tokens are the server's.
-func TestSuiteInMemory(t *testing.T) {
-	aws, tables := onEngine(t, engine.Options{}), 0
+func TestSuiteInMemory(t *testing.T) { runSuite(t, onEngine(t, engine.Options{})) }
+
+// runSuite runs it on one server for all tables, as an endpoint is: request tokens are the server's.
+func runSuite(t *testing.T, aws aws.Config) {
+	tables := 0
 	metatest.Run(t, func(t *testing.T, onCall func(metadata.Call)) metadata.Table {
 		tables++
 		return fresh(t, dynamo.Config{AWS: aws, TableName: fmt.Sprintf("varve-%d", tables), OnCall: onCall})

@@ -209,7 +209,7 @@ func TestHoweverManyHeirsDie(t *testing.T) {
 				when.Store(true)
 				owner.kill()
 				died := 0
-				longest := w.unowned(topic, 9*timeout/4 + 15*timeout/4/raceShare/raceShare, func(*metadata.GroupState) map[metadata.SessionID]bool {
+				longest := w.unowned(topic, 9*timeout/4+15*timeout/4/raceShare/raceShare, func(*metadata.GroupState) map[metadata.SessionID]bool {
 					lives := map[metadata.SessionID]bool{well.session(): true}
 					dead := 0
 					for i, d := range heir {

@@ -24,7 +24,7 @@ type figure struct {
 	latency                 time.Duration // mean, from enqueueing to being told
 }
 
-const figureWriters, figureWarm, figureCommits = 16, 80, 320
+const figureWriters, figureWarm, figureCommits = 16, 80, 320 / raceShare / 16 * 16
 
 // measure lets the writers commit at this rate together, each commit touching so many of the lane's 64 slots.
 func measure(t *testing.T, perSecond, touched int) (f figure) {

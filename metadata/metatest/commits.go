@@ -170,7 +170,7 @@ func testCommitPadding(f *fixture) {
 }
 
 func testCommitRace(f *fixture) {
-	const writers, each = 8, 24
+	const writers, each = 8, 12
 	lane := f.lane()
 	var mu sync.Mutex
 	sent := map[segment.ID]bool{}
