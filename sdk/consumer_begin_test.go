@@ -78,12 +78,13 @@ func TestReadBufferIsForAllTopics(t *testing.T) {
 		b := newBench(t)
 		value := make([]byte, size)
 		rand.NewChaCha8([32]byte{}).Read(value)
+		batch := b.encode([]segment.Record{{Timestamp: 1, Value: value}})
 		var names []string
 		for i := range topics {
 			names = append(names, fmt.Sprint("t", i))
 			b.create(names[i], 1, 64)
 			for range each {
-				b.write(names[i], one(0, []segment.Record{{Timestamp: 1, Value: value}}))
+				b.writeBatches(names[i], map[int][][]byte{0: {batch}})
 			}
 		}
 		c, err := b.log.NewConsumer(b.ctx, "g", names, sdk.ManualCommit(), sdk.Reading(sdk.WithReadBuffer(buffer), sdk.WithPollBytes(1), sdk.WithWait(0)))

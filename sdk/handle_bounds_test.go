@@ -24,9 +24,10 @@ func TestHandleBoundsWhatWaits(t *testing.T) {
 		value := make([]byte, size)
 		random := rand.NewChaCha8([32]byte{})
 		random.Read(value)
+		batch := b.encode([]segment.Record{{Timestamp: 1, Value: value}})
 		for range each {
 			for p := range partitions {
-				b.write("t", one(p, []segment.Record{{Timestamp: 1, Value: value}}))
+				b.writeBatches("t", map[int][][]byte{p: {batch}})
 			}
 		}
 		b.counts.take()

@@ -95,7 +95,7 @@ func TestHotKeyPartitioner(t *testing.T) {
 			t.Errorf("partition %d of the hot set has %d hot and %d other records", p, hot[p], cold[p])
 		}
 	}
-	send(200000, 0.01)
+	send(50000, 0.01)
 	hot, _ = send(10000, 0.01)
 	if home := keyPartition([]byte("whale"), 12); hot[home] == 0 || hot[12]+hot[13]+hot[14]+hot[15] != 0 {
 		t.Errorf("cooled down, but spread as %v; its own partition is %d", hot, home)

@@ -48,7 +48,8 @@ func conflict() dynamodb.Fault {
 // 32 writers append 100 records each to one partition, through a table that refuses three commits in ten for a conflict
 // and one for throttling.
 func TestBR12a_ConflictsAndThrottlingAreRiddenOut(t *testing.T) {
-	const each, all = 100 / raceShare, 32 * 100 / raceShare
+	const each = 100 / raceShare
+	const all = 32 * each
 	for seed := range uint64(1) {
 		synctest.Test(t, func(t *testing.T) {
 			w, chance := newWorld(t), newDice(seed)

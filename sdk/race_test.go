@@ -6,6 +6,6 @@ package sdk_test
 // make sim plays all.
 const (
 	raced     = true
-	raceShare = 4
+	raceShare = 6
 	raceHalf  = 2
 )

@@ -166,8 +166,9 @@ func TestReaderServesPartitionsInTurn(t *testing.T) {
 		for i := range big {
 			big[i].Value = make([]byte, 10<<10)
 		}
+		batch := b.encode(big)
 		for range 10 {
-			b.write("t", one(0, big))
+			b.writeBatches("t", map[int][][]byte{0: {batch}})
 		}
 		for p := 1; p < 8; p++ {
 			for i := range 10 {

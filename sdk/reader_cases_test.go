@@ -334,7 +334,7 @@ func TestBR17_ALiveReaderIsOvertaken(t *testing.T) {
 }
 
 func TestBR19_RecordLargerThanTheFetchLimit(t *testing.T) {
-	sizes := []int{1 << 10, 5 << 20, 1 << 10}
+	sizes := []int{1 << 10, 2 << 20, 1 << 10}
 	records := func() (rs []segment.Record) {
 		for _, n := range sizes {
 			rs = append(rs, segment.Record{Value: make([]byte, n)})

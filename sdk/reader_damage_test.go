@@ -86,10 +86,11 @@ func squeeze(t *testing.T, b []byte) []byte {
 
 const recordLimit = 64 << 20 // segment.DefaultLimits().RecordBytes
 
-// exactly is one record whose bytes are n long: its lengths take as many bytes for every value that is near n.
+// exactly is one record whose bytes are n long, where n is so large that each of its lengths takes four of them.
 func exactly(n int) []byte {
-	value := make([]byte, n-20, n)
-	return record(value[:2*n-20-len(record(value, -1, 0))], -1, 0)
+	b := append(binary.AppendVarint(make([]byte, 0, n), int64(n-4)), 0, 0, 0)
+	b = binary.AppendVarint(b, -1)
+	return binary.AppendVarint(b, int64(n-13))[:n] // the value is zeros, and so is the number of headers
 }
 
 // damages are batches that cannot be read, by what is wrong with them, and the condition that is expected.

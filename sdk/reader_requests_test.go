@@ -45,12 +45,12 @@ func TestAFullBufferDoesNotMakeRequestsSmaller(t *testing.T) {
 		b := newBench(t)
 		b.create("t", 8, 64)
 		const segments, size = 24, 64 << 10
+		batch, parts := b.encode([]segment.Record{{Value: make([]byte, size)}, {Value: make([]byte, size)}}), map[int][][]byte{}
+		for p := range 8 {
+			parts[p] = [][]byte{batch}
+		}
 		for range segments {
-			parts := map[int][][]segment.Record{}
-			for p := range 8 {
-				parts[p] = [][]segment.Record{{{Value: make([]byte, size)}, {Value: make([]byte, size)}}}
-			}
-			b.write("t", parts)
+			b.writeBatches("t", parts)
 		}
 		b.counts.take()
 		r := b.reader("t", sdk.To(sdk.Latest), sdk.WithReadBuffer(11*8*size), sdk.WithPollBytes(size))

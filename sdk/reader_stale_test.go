@@ -231,8 +231,8 @@ func TestBR53_WhatCouldNotBeReadIsNotAnAnswer(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t)
 					b.create("t", 1, 64)
-					for i := range 100 {
-						b.write("t", one(0, numbers(i, 1)))
+					for i := range 25 {
+						b.write("t", one(0, numbers(4*i, 4)))
 					}
 					_, err := b.log.Admin().DeleteRecords(b.ctx, "t", 0, 40)
 					check(t, err)

@@ -80,13 +80,14 @@ func (y *replayed) take(partition int, r sdk.Record) {
 // All that is there when the replay is made, once and in order in each partition, and nothing of what is appended while it runs; then a reader goes on from there.
 func TestReplayStopsAtTheBarrierAndHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const records = 500 / raceHalf
 		b := newBench(t)
-		filled(b, 8, 500)
+		filled(b, 8, records)
 		r, err := reach(t, b.log, nil).NewReplay(b.ctx, "t", sdk.ReplayParallel(3))
 		check(t, err)
 		y := newReplayed(t)
 		var appending sync.Mutex
-		from := 500
+		from := records
 		err = r.Run(b.ctx, func(ctx context.Context, f sdk.Fetch) error {
 			appending.Lock()
 			appendTen(b, 8, from)
@@ -95,10 +96,10 @@ func TestReplayStopsAtTheBarrierAndHandsOver(t *testing.T) {
 			return y.handle(ctx, f)
 		})
 		check(t, err)
-		if y.count != 8*500 {
-			t.Fatalf("%d records, want %d", y.count, 8*500)
+		if y.count != 8*records {
+			t.Fatalf("%d records, want %d", y.count, 8*records)
 		}
-		if g := r.Progress(); g.Done != 8*500 || g.Offsets != g.Done || g.Records != 8*500 || g.Left != 0 {
+		if g := r.Progress(); g.Done != 8*records || g.Offsets != g.Done || g.Records != 8*records || g.Left != 0 {
 			t.Errorf("%+v", g)
 		}
 		follower, err := r.Follow(b.ctx)
@@ -112,14 +113,14 @@ func TestReplayStopsAtTheBarrierAndHandsOver(t *testing.T) {
 				check(t, y.handle(b.ctx, f))
 			}
 		}
-		t.Logf("%d records, %d of them handed over to the reader", y.count, y.count-8*500)
+		t.Logf("%d records, %d of them handed over to the reader", y.count, y.count-8*records)
 	})
 }
 
 // A handler fails again and again; each time another process takes the checkpoint up. Every record is handled, none before the checkpoint again, and the barrier
 // stays where it was.
 func TestReplayResumes(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(1 + 2/raceShare) {
 		b := newBench(t)
 		filled(b, 5, 200)
 		chance := rand.New(rand.NewPCG(seed, 1))
