@@ -252,6 +252,7 @@ func TestCompletionOfTopics(t *testing.T) {
 }
 
 func TestCompletionOfGroups(t *testing.T) {
+	t.Parallel()
 	url := newURL(t)
 	for _, name := range []string{"orders", "payments"} {
 		must(t, url, "", "topic", "create", name, "--partitions", "1")

@@ -74,7 +74,7 @@ func (s *stderr) String() string {
 // described describes a group again and again until it is as wanted.
 func described(t *testing.T, url, group string, want func(*sdk.GroupDescription) bool) (d sdk.GroupDescription) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		out, errs, code := varve(t, url, "", "group", "describe", group, "--json")
 		d = sdk.GroupDescription{}
 		if code == exitDone {
@@ -123,6 +123,7 @@ func keep(topic string) []string {
 
 // A group goes on where it has committed, which is exactly what was printed, and ends when all is read that was there.
 func TestConsumeInGroup(t *testing.T) {
+	t.Parallel()
 	url := newURL(t)
 	must(t, url, "", "topic", "create", "t", "--partitions", "2")
 	must(t, url, numbered(2, 0, 5), keep("t")...)
@@ -154,6 +155,7 @@ func TestConsumeInGroup(t *testing.T) {
 
 // Where nothing is committed, --from says where the group starts, for good.
 func TestConsumeInGroupFrom(t *testing.T) {
+	t.Parallel()
 	url := newURL(t)
 	must(t, url, "", "topic", "create", "t", "--partitions", "2")
 	must(t, url, numbered(1, 0, 5), keep("t")...)
@@ -230,6 +232,7 @@ func TestConsumeInGroupEndsWhereTheEndsWere(t *testing.T) {
 
 // What could not be printed is not committed.
 func TestConsumeInGroupOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	url := newURL(t)
 	must(t, url, "", "topic", "create", "t", "--partitions", "1")
 	must(t, url, numbered(1, 0, 5), keep("t")...)
@@ -245,6 +248,7 @@ func TestConsumeInGroupOnAFullDisk(t *testing.T) {
 
 // What retention removed before the group had read it is told, once, and counted as lost until the group has gone on.
 func TestConsumeInGroupOvertaken(t *testing.T) {
+	t.Parallel()
 	url := newURL(t)
 	must(t, url, "", "topic", "create", "t", "--partitions", "1")
 	must(t, url, numbered(1, 0, 5), keep("t")...)
@@ -270,6 +274,7 @@ func TestConsumeInGroupOvertaken(t *testing.T) {
 
 // A member that was killed is waited for, also without --follow: what it had is taken over after its time-out.
 func TestConsumeInGroupAfterADeath(t *testing.T) {
+	t.Parallel()
 	url := newURL(t)
 	must(t, url, "", "topic", "create", "t", "--partitions", "1")
 	must(t, url, numbered(1, 0, 3), keep("t")...)
@@ -403,6 +408,7 @@ func TestConsumeInGroupFenced(t *testing.T) {
 }
 
 func TestLag(t *testing.T) {
+	t.Parallel()
 	url := newURL(t)
 	if out := must(t, url, "", "topic", "create", "t", "--partitions", "2") + must(t, url, "", "lag") + must(t, url, "", "lag", "--json"); !strings.HasSuffix(out, "\n[]\n") {
 		t.Errorf("no groups: %q", out)
@@ -428,6 +434,7 @@ func TestLag(t *testing.T) {
 }
 
 func TestLagWarnsOfRetention(t *testing.T) {
+	t.Parallel()
 	a, _, errs := newApp("mem://", "")
 	at := sdk.TopicPartition{Topic: "t", Partition: 1}
 	a.warn("g", []sdk.GroupPartition{{TopicPartition: at, Used: 0.8, Oldest: time.UnixMilli(1)}, {TopicPartition: at, Used: 0.83, Oldest: time.UnixMilli(1)}})
@@ -438,7 +445,7 @@ func TestLagWarnsOfRetention(t *testing.T) {
 	must(t, url, "", "topic", "create", "t", "--partitions", "1", "--config", "retention.ms=1000")
 	must(t, url, numbered(1, 0, 2), keep("t")...)
 	must(t, url, "", "consume", "t", "--group", "g", "--max", "1")
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		out, errs, code := varve(t, url, "", "lag", "--json")
 		if strings.HasPrefix(errs, "warning: group g, t partition 0: ") && strings.HasPrefix(out, `[{"group":"g"`) {
 			break

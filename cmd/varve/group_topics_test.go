@@ -12,6 +12,7 @@ import (
 // A topic that is deleted ends no member of a group, whether it holds some of it or not: each says so in one line, and the other topic goes on. When the last
 // one is gone, they wait for one of its name, and read it from its start, although --from is latest.
 func TestConsumeInGroupTopicGone(t *testing.T) {
+	t.Parallel()
 	url := newURL(t)
 	for _, topic := range []string{"t", "u"} {
 		must(t, url, "", "topic", "create", topic, "--partitions", "1")
@@ -79,6 +80,7 @@ func TestConsumeInGroupTopicGone(t *testing.T) {
 
 // Without --follow, a topic that another member has and that is deleted is not waited for. That none is left of which something was to be read is an error.
 func TestConsumeInGroupEndsWithoutTheTopic(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		topics string
 		errs   string
@@ -141,6 +143,7 @@ func TestConsumeRefusesEmptyOptions(t *testing.T) {
 
 // Options that make no sense are refused also where there is nothing left to read, so that a job with one does not pass until records come.
 func TestConsumeInGroupThatHasReadAllRefusesNonsense(t *testing.T) {
+	t.Parallel()
 	url := newURL(t)
 	must(t, url, "", "topic", "create", "t")
 	must(t, url, "", "consume", "t", "--group", "g")
