@@ -148,12 +148,13 @@ func TestBR17_RetentionIsLengthenedUnderWriters(t *testing.T) {
 		t.Run(fmt.Sprintf("compacts %v", compacts), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const partitions, old, long = 2, 3 * day, 12 * day
+				const pace = 4 * min(stride, 2) // hours
 				l := newLive(t, partitions, 1, metadata.RetentionMs, ms(old))
 				system := env.System()
 				start := time.Now()
 				var holds time.Duration // since the change, until the longer one held
 				oldest, changed := time.Duration(0), time.Time{}
-				for hour := 0; hour < 24*24; hour += 4 {
+				for hour := 0; hour < 24*24; hour += pace {
 					l.produce(partitions)
 					if hour == 24*4+8 {
 						row := l.row()
@@ -178,7 +179,7 @@ func TestBR17_RetentionIsLengthenedUnderWriters(t *testing.T) {
 					if hour%12 == 0 {
 						oldest = l.read()
 					}
-					time.Sleep(4 * time.Hour)
+					time.Sleep(pace * time.Hour)
 				}
 				if oldest < long-8*time.Hour || oldest > long+day || l.deleted == 0 || !slices.Equal(l.row().Stored, []segment.Class{12}) {
 					t.Errorf("in the end the oldest is %v old, %d objects were deleted, stored %v", oldest, l.deleted, l.row().Stored)

@@ -2,8 +2,8 @@
 
 package retain_test
 
-// With the race detector, which makes tests some ten times as slow, one moment of so many, and fewer histories. make sim plays all.
+// With the race detector, which makes tests some ten times as slow, one moment of so many, fewer histories, and fewer commits a day. make sim plays all.
 const (
-	stride    = 8
+	stride    = 12
 	histories = 8
 )

@@ -35,7 +35,7 @@ func TestCostIsWhatIsNew(t *testing.T) {
 	var seen []string
 	lengths := []int{50, 200, 1000}
 	if raced {
-		lengths = []int{50, 120}
+		lengths = []int{40, 80}
 	}
 	for _, chunks := range lengths {
 		inBubble(t, func(t *testing.T, w *world) {
@@ -98,7 +98,7 @@ func TestCostOfSuperseded(t *testing.T) {
 	})
 }
 
-// BR-44: no item grows with history: 20,000 segments of one partition (1,600 with the race detector) leave items as large as a tenth of them, but for the digits of numbers.
+// BR-44: no item grows with history: 20,000 segments of one partition (800 with the race detector) leave items as large as a tenth of them, but for the digits of numbers.
 func TestBR44_NoItemGrows(t *testing.T) {
 	largest := func(chunks int) (most, items int) {
 		inBubble(t, func(t *testing.T, w *world) {
@@ -117,7 +117,7 @@ func TestBR44_NoItemGrows(t *testing.T) {
 	}
 	chunks := 2500
 	if raced {
-		chunks = 200
+		chunks = 100
 	}
 	short, few := largest(chunks / 10)
 	long, many := largest(chunks)

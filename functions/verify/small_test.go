@@ -48,6 +48,7 @@ func TestSmallSegmentsAreSound(t *testing.T) {
 
 // Damage of a segment in the table is found as that of an object is, with the item's key as its name.
 func TestSmallSegmentsDamaged(t *testing.T) {
+	w, lane := smallLog(t)
 	for name, c := range map[string]struct {
 		spoil func(body []byte) []byte // nil: the item is removed
 		want  verify.Kind
@@ -58,13 +59,12 @@ func TestSmallSegmentsDamaged(t *testing.T) {
 		"another's body": {func(b []byte) []byte { return bytes.Repeat([]byte("x"), len(b)) }, verify.ObjectUnreadable},
 	} {
 		for _, order := range []int64{metadata.ChunkOrders + 1, 2*metadata.ChunkOrders + 1} { // in a chunk, in the head
-			w, lane := smallLog(t)
 			id := w.inTable(lane, order)
 			body, err := w.table.Small(t.Context(), id)
 			check(t, err)
 			check(t, w.table.DeleteSmall(t.Context(), []segment.ID{id}))
 			if c.spoil != nil {
-				check(t, w.table.PutSmall(t.Context(), id, c.spoil(body)))
+				check(t, w.table.PutSmall(t.Context(), id, c.spoil(bytes.Clone(body))))
 			}
 			r := w.verify(w.options())
 			if kinds(r)[c.want] == 0 {
@@ -75,6 +75,8 @@ func TestSmallSegmentsDamaged(t *testing.T) {
 					t.Errorf("%s, order %d: found in %q", name, order, f.Object)
 				}
 			}
+			check(t, w.table.DeleteSmall(t.Context(), []segment.ID{id}))
+			check(t, w.table.PutSmall(t.Context(), id, body))
 		}
 	}
 }
