@@ -109,7 +109,7 @@ func drawRecords(t *rapid.T, n int) []Record {
 		r.Key = drawBytes(t, "key", 40)
 		r.Value = drawBytes(t, "value", 200)
 		if rapid.IntRange(0, 9).Draw(t, "large") == 0 {
-			r.Value = bytes.Repeat([]byte("large value "), rapid.SampledFrom([]int{4, 5, 6, 600, 690, 7000, 100_000, 180_000}).Draw(t, "size"))
+			r.Value = bytes.Repeat([]byte("large value "), rapid.SampledFrom([]int{4, 5, 6, 600, 690, 7000, 100_000 / largeShare, 180_000 / largeShare}).Draw(t, "size"))
 		}
 		for range rapid.SampledFrom([]int{0, 0, 0, 1, 2, 70}).Draw(t, "headers") {
 			r.Headers = append(r.Headers, Header{rapid.SampledFrom([]string{"", "a", "trace", strings.Repeat("long", 30)}).Draw(t, "name"), drawBytes(t, "header", 8)})

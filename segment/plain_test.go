@@ -14,6 +14,9 @@ func TestReadPlainAtEveryBoundary(t *testing.T) {
 	for _, key := range []int{-1, 0, 1, 63, 64, 8191, 8192} {
 		for _, value := range []int{-1, 0, 1, 9, 10, 55, 56, 63, 64, 8170, 8191, 8192, 1 << 20, 1<<20 + 1} {
 			for i, delta := range []int64{0, 63, 64, 8191, 8192, 1<<20 - 1, 1 << 20, 1<<21 - 1, 1 << 21, 1 << 27} {
+				if value >= 1<<20 && i%largeShare != 0 {
+					continue
+				}
 				elapsed := []int64{0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8192, -8193, 1 << 40}[i]
 				want := Record{Offset: offset + delta, Timestamp: base + elapsed, Key: bytesOf(key), Value: bytesOf(value)}
 				encoded := plainly(&want, elapsed, delta)

@@ -3,4 +3,4 @@
 package dir
 
 // raceShare is the part of the crashes that is played with the race detector, which makes tests several times slower. make sim plays all.
-const raceShare = 4
+const raceShare = 8

@@ -261,7 +261,7 @@ func TestBR40_EveryWritePath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, body := range map[string][]byte{"varve.json": []byte("{}"), "empty": nil, "a/large": bytes.Repeat([]byte{1}, 20<<20)} {
+		for name, body := range map[string][]byte{"varve.json": []byte("{}"), "empty": nil, "a/large": bytes.Repeat([]byte{1}, 4<<20)} {
 			if err := st.Put(t.Context(), name, body); err != nil {
 				t.Errorf("TLS %v, %s: %v", secure, name, err)
 			}

@@ -16,11 +16,7 @@ import (
 )
 
 func digits(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte('0' + i%10)
-	}
-	return b
+	return bytes.Repeat([]byte("0123456789"), n/10+1)[:n]
 }
 
 // cut makes an answer's body break off after n bytes with err.
