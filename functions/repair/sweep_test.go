@@ -15,7 +15,7 @@ import (
 )
 
 func (w *world) sweep() error {
-	_, err := sweep.Run(context.Background(), w.adapter(w.env), w.objects, sweep.Options{Env: w.env})
+	_, err := sweep.Run(context.Background(), w.shortcut(), w.objects, sweep.Options{Env: w.env})
 	return err
 }
 
