@@ -145,7 +145,7 @@ func some(chance *rand.Rand, n, keys int) (records []segment.Record) {
 // Passes over a growing partition, of all codecs, from memory and from files: exactly the latest of each key stays.
 func TestLatestOfEachKeyStays(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	for seed := range uint64(6) {
+	for seed := range uint64(stories) {
 		synctest.Test(t, func(t *testing.T) {
 			chance := rand.New(rand.NewPCG(seed, 1))
 			w := newWorld(t, 2, "compact")
@@ -434,7 +434,7 @@ func TestFloorPassesTheSegment(t *testing.T) {
 // What fails before it is applied, or after, at any request: the state is right at every moment, and a later run ends the work.
 func TestFaultsAtEveryRequest(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		for n := 0; ; n++ {
+		for n := 0; ; n += stride {
 			requests := 0
 			synctest.Test(t, func(t *testing.T) {
 				chance := rand.New(rand.NewPCG(7, 7))

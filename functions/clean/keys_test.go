@@ -9,9 +9,9 @@ import (
 
 // All but the last note of each key are superseded, however the notes are held.
 func TestSupersede(t *testing.T) {
-	for _, keys := range []int{1, 2, 50, 20_000} {
-		for _, memory := range []int64{1, 50_000, 1 << 20, 10 << 20} {
-			const records = 30_000
+	for _, keys := range []int{1, 2, 50, 5000} {
+		for _, memory := range []int64{1, 15_000, 300_000, 3 << 20} {
+			const records = 8000
 			t.Setenv("TMPDIR", t.TempDir())
 			n, err := newNotes(records, memory)
 			if err != nil {

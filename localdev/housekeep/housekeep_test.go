@@ -52,16 +52,16 @@ func TestThreeDays(t *testing.T) {
 		}()
 		p, err := log.NewProducer()
 		check(t, err)
-		const hours = 50
+		const hours, each = 50, 8
 		seen, next := 0, map[int]int64{0: 0, 1: 0}
 		for hour := range hours {
-			for i := range 20 {
+			for i := range each {
 				key := []byte(fmt.Sprint(i % 5))
 				check(t, p.ProduceSync(t.Context(), &sdk.Record{Topic: "events", Key: key, Value: fmt.Append(nil, hour, i)}, &sdk.Record{Topic: "state", Key: key, Value: fmt.Append(nil, hour, i)}).Err())
 			}
 			live, err := log.NewReader(t.Context(), "events", sdk.FromOffsets(next)) // anew: one that waits looks every two seconds
 			check(t, err)
-			for seen < 20*(hour+1) {
+			for seen < each*(hour+1) {
 				fetches, err := live.Poll(t.Context())
 				check(t, err)
 				for _, f := range fetches {
@@ -78,8 +78,8 @@ func TestThreeDays(t *testing.T) {
 			check(t, r.Run(t.Context(), func(_ context.Context, f sdk.Fetch) error { n += len(f.Records); return nil }))
 			return n
 		}
-		if n := count("events"); n < 23*20 || n > 30*20 { // what is kept longer shares a row with what is not that old
-			t.Errorf("%d events are left of %d a hour and 24 hours", n, 20)
+		if n := count("events"); n < 23*each || n > 30*each { // what is kept longer shares a row with what is not that old
+			t.Errorf("%d events are left of %d a hour and 24 hours", n, each)
 		}
 		time.Sleep(30 * time.Hour)
 		if n := count("state"); n < 5 || n > 250 {
@@ -92,7 +92,7 @@ func TestThreeDays(t *testing.T) {
 			objects, after, more = objects+len(page.Objects), page.Last, page.More
 		}
 		if objects > 300 {
-			t.Errorf("%d objects are left of %d", objects, 2*20*hours)
+			t.Errorf("%d objects are left of %d", objects, 2*each*hours)
 		}
 		cancel()
 		<-done

@@ -82,7 +82,7 @@ func TestEndpoint(t *testing.T) {
 	defer server.Close()
 	covered, record := newCoverage(), newRecord()
 	for w := range workers {
-		compareWith(t, other{"endpoint", tableOperations, server.URL, server.Client()}, 500, w, covered, record)
+		compareWith(t, other{"endpoint", tableOperations, server.URL, server.Client()}, 500/raceShare, w, covered, record)
 	}
 	report(t, "endpoint", covered, record)
 }

@@ -1,0 +1,8 @@
+//go:build !race
+
+package clean_test
+
+const (
+	stride  = 1 // every request
+	stories = 6
+)
