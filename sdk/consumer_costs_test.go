@@ -228,7 +228,7 @@ func TestRollingRestart(t *testing.T) {
 			for i := range running {
 				running[i] = start(fmt.Sprint("m", i))
 			}
-			time.Sleep(2 * time.Minute)
+			time.Sleep(time.Minute)
 			r.mu.Lock()
 			r.stops, r.moves, r.inVain, r.stopped, r.longest = 0, 0, 0, 0, 0
 			r.mu.Unlock()
@@ -242,7 +242,6 @@ func TestRollingRestart(t *testing.T) {
 				running[i] = start(name)
 				time.Sleep(30 * time.Second)
 			}
-			time.Sleep(time.Minute)
 			synctest.Wait() // not the sleep, but this orders what the members have written before what is read here
 			t.Logf("static %v: %d restarts of 10 s each, %d partitions: %d moved, %d stops, %.0f partition-seconds stopped, the longest %v",
 				static, members, partitions, r.moves, r.stops, r.stopped.Seconds(), r.longest)

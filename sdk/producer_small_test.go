@@ -119,7 +119,7 @@ func TestSmall_WriteUnits(t *testing.T) {
 	w.create(log, sdk.NewTopic{Name: "t", Partitions: 1})
 	p := w.producer(log, small(), sdk.WithCompression(segment.None))
 	largest := 0
-	for n := 100; n < 4200; n += 50 {
+	for n := 100; n < 4200; n += 100 {
 		units.units = 0
 		w.must(p.ProduceSync(ctx, &sdk.Record{Topic: "t", Value: noise(n)}).Err())
 		e := puts.last()

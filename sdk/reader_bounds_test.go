@@ -291,7 +291,7 @@ func TestRecordsStayValidUnlessRecycled(t *testing.T) {
 
 // Small polls over many partitions leave many batches half returned. What is decoded and waits stays within the bound, and all are served all the same.
 func TestDecodedRecordsAreBounded(t *testing.T) {
-	const partitions = 40 / raceShare
+	const partitions = 40 / raceHalf / raceHalf
 	for _, pollBytes := range []int{1 << 10, partitions << 10} { // of one partition, of all
 		t.Run(fmt.Sprint(pollBytes, " bytes a poll"), func(t *testing.T) { testDecodedBound(t, partitions, pollBytes) })
 	}
