@@ -13,12 +13,12 @@ import (
 	"github.com/varvelog/varve/metadata"
 )
 
-// unowned looks four times a second, or less often with the race detector, for a while, without taking part, and returns the longest time for which a partition of the topic had no living owner.
+// unowned looks four times a second for a while, without taking part, and returns the longest time for which a partition of the topic had no living owner.
 // next is called with what each look shows, and says whose sessions live.
 func (w *world) unowned(topic *metadata.Topic, d time.Duration, next func(*metadata.GroupState) map[metadata.SessionID]bool) (longest time.Duration) {
 	w.Helper()
 	since := make([]time.Time, topic.Partitions)
-	for end := time.Now().Add(d); time.Now().Before(end); w.settle(raceShare * 250 * time.Millisecond) {
+	for end := time.Now().Add(d); time.Now().Before(end); w.settle(250 * time.Millisecond) {
 		s, err := w.table.GroupState(w.Context(), "g")
 		w.ok(err)
 		lives := next(s)
