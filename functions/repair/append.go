@@ -101,13 +101,14 @@ func slotsOf(extents []segment.Extent) (slots []metadata.SlotEntry) {
 	return slots
 }
 
-// copyOf is the id under which a segment is put and appended again: the same each time, in another millisecond and with other chance for each.
+// copyOf is the id under which a segment is put and appended again: the same each time, in another millisecond and with other chance for each. It is above floorOf, which the
+// heads may have by then.
 func copyOf(era metadata.Era, s source) segment.ID {
 	h := fnv.New64a()
 	h.Write([]byte(s.id.String()))
 	h.Write([]byte(s.from))
 	sum := h.Sum64()
-	return segment.NewID(era.Begun.Add(time.Duration(sum>>48)*time.Millisecond), s.id.Class(), segment.InBucket, sum, segment.ID{})
+	return segment.NewID(era.Begun.Add(time.Duration(sum>>48)*time.Millisecond), s.id.Class(), segment.InBucket, sum, floorOf(era))
 }
 
 func (r *run) appendAll(ctx context.Context) error {

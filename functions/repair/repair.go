@@ -231,12 +231,18 @@ func (r *run) chooseEra(ctx context.Context) error {
 	if !r.era.Lost() {
 		r.report.Back = r.era.Back.UTC()
 	}
-	upTo := r.now.Add(-Settled)
-	if last := r.era.Begun.Add(time.Millisecond); upTo.After(last) { // ids of the millisecond in which it began may be from before it
-		upTo = last
+	r.settled = floorAt(r.now.Add(-Settled))
+	if last := floorOf(r.era); last.Less(r.settled) {
+		r.settled = last
 	}
-	r.settled = segment.NewID(upTo, segment.Keep, segment.InBucket, 0, segment.ID{})
 	return nil
+}
+
+// floorOf is the highest floor that a repair of the era sets, however late: ids of the millisecond in which it began may be from before it.
+func floorOf(era metadata.Era) segment.ID { return floorAt(era.Begun.Add(time.Millisecond)) }
+
+func floorAt(t time.Time) segment.ID {
+	return segment.NewID(t, segment.Keep, segment.InBucket, 0, segment.ID{})
 }
 
 // begin makes the era, and then keeps away what was sent before it.
