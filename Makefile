@@ -65,16 +65,16 @@ sim-steps:
 	go test -count=1 -timeout 30m -run 'TestStepsAreExactlyOnce|TestOutboxIsAllOrNone|TestCommitWithStateIsExactlyOnce|TestX03|TestIdleMemberCosts|TestStalledStore|TestBR12a|TestReaderUnderStaleReads|TestBR13_SeededSchedule|TestRollingRestart|TestDecodedRecordsAreBounded|TestBR26_Clocks|TestBR01_CancelledSend|TestX07|TestRemote_Again|TestBR18_ObjectsGone|TestRemote_Faults|TestSmall_Latency|TestConsumerUsedByMany|TestOutageIsToldOnce' ./sdk -v
 	go test -count=1 -run 'TestBR21' ./segment
 	go test -count=1 -run 'TestDemo' ./cmd/varve
-	go test -count=1 ./functions/local ./localdev/embedded ./metadata/group ./metadata/lane ./metadata/walk ./segment/store/dir ./localdev/dynamodb/judge ./internal/cost
+	go test -count=1 ./functions/local ./localdev/embedded ./localdev/dynamodb/... ./metadata/group ./metadata/lane ./metadata/walk ./segment/store/dir ./internal/cost
 
 # The background jobs, with every fault, crash and interleaving at every request, or at every seventh where there are most. REPAIR_FAULTS: empty for a share of repair's,
 # of which there are 860.
 REPAIR_FAULTS ?= -all-faults
 sim-functions:
-	go test -count=1 -timeout 30m ./functions/verify ./functions/retain ./functions/erase
+	go test -count=1 -timeout 30m ./functions/verify ./functions/retain ./functions/erase ./functions/forward ./functions/clean
 	go test -count=1 -timeout 30m ./functions/compact -every 1
 	go test -count=1 -timeout 30m -run 'TestInterleavings|TestCrashes|TestFaults|TestCostIsWhatIsNew|TestBR35|TestBR44|TestRefuses' ./functions/sweep -stride 7
-	go test -count=1 -timeout 30m -run 'TestFaults$$|TestGrown' ./functions/repair $(REPAIR_FAULTS)
+	go test -count=1 -timeout 30m -run 'TestFaults$$|TestGrown|TestDrill' ./functions/repair $(REPAIR_FAULTS)
 
 sim-controls:
 	go test -count=1 -timeout 30m -run 'TestSimulation|TestReport' ./localdev/sim -v
