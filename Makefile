@@ -62,8 +62,8 @@ sim-archive:
 
 # What plays fewer seeds, or smaller ones, with the race detector: all of it.
 sim-steps:
-	go test -count=1 -timeout 30m -run 'TestStepsAreExactlyOnce|TestOutboxIsAllOrNone|TestCommitWithStateIsExactlyOnce|TestX03|TestIdleMemberCosts|TestStalledStore|TestBR12a|TestReaderUnderStaleReads|TestBR13_SeededSchedule|TestRollingRestart|TestDecodedRecordsAreBounded|TestBR26_Clocks|TestBR01_CancelledSend|TestX07|TestRemote_Again|TestBR18_ObjectsGone|TestRemote_Faults|TestSmall_Latency|TestConsumerUsedByMany|TestOutageIsToldOnce' ./sdk -v
-	go test -count=1 -run 'TestBR21' ./segment
+	go test -count=1 -timeout 30m -run 'TestStepsAreExactlyOnce|TestOutboxIsAllOrNone|TestCommitWithStateIsExactlyOnce|TestX03|TestIdleMemberCosts|TestStalledStore|TestBR12a|TestReaderUnderStaleReads|TestBR13_SeededSchedule|TestRollingRestart|TestDecodedRecordsAreBounded|TestBR26_Clocks|TestBR01_CancelledSend|TestX07|TestRemote_Again|TestBR18_ObjectsGone|TestRemote_Faults|TestSmall_Latency|TestConsumerUsedByMany|TestOutageIsToldOnce|TestASeekIntoALargeExtent|TestBR14_Offsets|TestOnce_FaultsAtEachRequest|TestReplayResumes|TestReplayStops' ./sdk -v
+	go test -count=1 ./segment
 	go test -count=1 -run 'TestDemo' ./cmd/varve
 	go test -count=1 ./functions/local ./localdev/embedded ./localdev/dynamodb/... ./metadata/group ./metadata/lane ./metadata/walk ./segment/store/dir ./internal/cost
 
