@@ -88,12 +88,13 @@ With --cold, on a directory, the system has nothing of it in its page cache eith
 
 func (a *app) benchReplayCommand() *cobra.Command {
 	o := defaultBenchOptions(5)
-	o.bytes, o.Partitions = 512<<20, 64
+	o.bytes, o.Partitions = 2<<30, 64
 	c := &cobra.Command{
 		Use: "replay", Short: "Measure a replay of a compacted topic against ranged gets", Args: exactly(),
 		Long: `Measure a replay of a compacted topic against gets of the very bytes that it reads, 8 MiB at a time.
 
-Every turn, raw or varve, opens the log anew, which is not timed, so that nothing comes from a cache of varve's. Latency is of one get.
+Every turn, raw or varve, opens the log anew, which is not timed, so that nothing comes from a cache of varve's. What a replay does once, until
+its buffer is full, is timed, as for bench read. Latency is of one get.
 With --cold, on a directory, the system has nothing of it in its page cache either: the disk is measured, not memory.`,
 		Example: "  varve bench replay --recycle",
 		RunE: func(c *cobra.Command, _ []string) error {
