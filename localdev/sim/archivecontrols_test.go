@@ -91,7 +91,7 @@ func (e eager) CommitOffsets(ctx context.Context, group string, l metadata.LaneI
 	return e.table.CommitOffsets(ctx, group, l, at, more)
 }
 
-// notFromTheStart shows only the later half of what is archived.
+// notFromTheStart shows only the last quarter of what is archived.
 type notFromTheStart struct{ table }
 
 func (n notFromTheStart) State(ctx context.Context, l metadata.LaneID, c metadata.Consistency) (*metadata.State, error) {
@@ -99,11 +99,11 @@ func (n notFromTheStart) State(ctx context.Context, l metadata.LaneID, c metadat
 	if err != nil {
 		return nil, err
 	}
-	half := *s
+	rest := *s
 	for slot, end := range s.Ends {
-		half.Starts[slot] = max(s.Starts[slot], end/2)
+		rest.Starts[slot] = max(s.Starts[slot], end*3/4)
 	}
-	return &half, nil
+	return &rest, nil
 }
 
 // published edits the transaction of a publication.
