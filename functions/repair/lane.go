@@ -97,15 +97,21 @@ func (r *run) cutAll(ctx context.Context, l *lane) error {
 	return err
 }
 
-// narrow leaves of the era's cuts the row without records, and before it what was given again.
+// narrow leaves of the era's cuts the row without records, and before it what was given again. A compaction may have merged that row with those before it: then it cannot be told any
+// more where it began, and the slot's cuts stay as they are.
 func (r *run) narrow(ctx context.Context, l *lane) error {
 	var cuts []metadata.Cut
 	var bases metadata.Offsets // of the rows without records
+	merged := map[metadata.Slot]bool{}
 	for _, slot := range l.slots {
 		partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
 		row, err := r.table.Row(ctx, l.topic.ID, partition, r.era.Jump-1, metadata.Strong)
 		if err != nil {
 			return err
+		}
+		if row.Count > 0 || row.Base < l.ends[slot] {
+			merged[slot] = true
+			continue
 		}
 		from := row.Base
 		bases[slot] = from
@@ -117,7 +123,7 @@ func (r *run) narrow(ctx context.Context, l *lane) error {
 		cuts = append(cuts, metadata.Cut{Slot: slot, From: from, To: r.era.Jump, Order: l.order})
 	}
 	ofEra := func(c metadata.Cut) bool {
-		return c.Order == l.order && (c.To == r.era.Jump || c.From == l.ends[c.Slot] && c.To == l.last[c.Slot])
+		return !merged[c.Slot] && c.Order == l.order && (c.To == r.era.Jump || c.From == l.ends[c.Slot] && c.To == l.last[c.Slot])
 	}
 	state, err := r.table.SetCuts(ctx, l.state, l.state.WithCuts(ofEra, cuts...))
 	if err != nil {
@@ -125,7 +131,7 @@ func (r *run) narrow(ctx context.Context, l *lane) error {
 	}
 	for _, c := range state.Cuts { // where nothing is kept below a cut the log begins behind it, so that nobody who reads from its start is told of one
 		first := c.From == l.ends[c.Slot] && c.From < bases[c.Slot] && (c.To == l.last[c.Slot] || c.To == r.era.Jump) // rows in it hold those that had these offsets first
-		if !first && c.From <= state.Starts[c.Slot] && state.Starts[c.Slot] < c.To {
+		if !first && !merged[c.Slot] && c.From <= state.Starts[c.Slot] && state.Starts[c.Slot] < c.To {
 			if state, err = r.table.SetStart(ctx, l.id, c.Slot, c.To); err != nil {
 				return err
 			}
