@@ -109,7 +109,7 @@ func (r *run) narrow(ctx context.Context, l *lane) error {
 		if err != nil {
 			return err
 		}
-		if row.Count > 0 || row.Base < l.ends[slot] {
+		if row.Count > 0 {
 			merged[slot] = true
 			continue
 		}
