@@ -72,8 +72,8 @@ func (a *app) benchReadCommand() *cobra.Command {
 		Long: `Measure a reader against gets of the very segments that it reads.
 
 Every turn, raw or varve, opens the log anew, which is not timed, so that nothing comes from a cache of varve's. What a reader does once, from
-its first request to the table until its buffer is full, is timed, and takes 50 to 80 ms: with --bytes 512MiB that is a sixth of a turn from a
-fast store, with the default of 2GiB a thirtieth. Latency is of one get.
+its first request to the table until its buffer is full, is timed, and takes 50 to 80 ms: with --bytes 512MiB that is a seventh of a turn from a
+fast store, with the default of 2GiB a twenty-fifth. Latency is of one get.
 With --cold, on a directory, the system has nothing of it in its page cache either: the disk is measured, not memory.`,
 		Example: "  varve bench read --record-size 100 --recycle",
 		RunE: func(c *cobra.Command, _ []string) error {

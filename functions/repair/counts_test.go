@@ -206,10 +206,7 @@ func TestCutAtTheBeginning(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.create("t", 2, 2)
-			o := w.options()
-			o.Back = w.env.Now()
-			time.Sleep(time.Second)
-			old := w.snapshot()
+			o, old := w.copied()
 			a := w.writer()
 			a.minutes("t", 9)
 			w.compact("t")

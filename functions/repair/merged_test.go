@@ -3,7 +3,6 @@ package repair_test
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/varvelog/varve/metadata"
 )
@@ -19,10 +18,7 @@ func TestRowsMergedBetweenTwoRuns(t *testing.T) {
 			a.minutes("t", 2)
 			w.compact("t")
 		}
-		o := w.options()
-		o.Back = w.env.Now()
-		time.Sleep(time.Second)
-		old := w.snapshot()
+		o, old := w.copied()
 		a.minutes("t", 20)
 		w.engine.Store(old)
 		if report := w.mustRepair(o); report.Young < 10 {

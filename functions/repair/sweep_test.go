@@ -27,10 +27,7 @@ func TestSweepBeforeTheRepair(t *testing.T) {
 		a := w.writer()
 		a.minutes("t", 15)
 		check(t, w.sweep())
-		o := w.options()
-		o.Back = w.env.Now()
-		time.Sleep(time.Second)
-		old := w.snapshot()
+		o, old := w.copied()
 		a.minutes("t", 12)
 		w.engine.Store(old)
 		a.minutes("t", 10) // they do not know

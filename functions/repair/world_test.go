@@ -219,6 +219,15 @@ func (w *world) snapshot() *dynamodb.Engine {
 	return to
 }
 
+// copied is a copy of the table, and how to repair a log whose table is put back to it.
+func (w *world) copied() (repair.Options, *dynamodb.Engine) {
+	w.Helper()
+	o := w.options()
+	o.Back = w.env.Now()
+	time.Sleep(time.Second)
+	return o, w.snapshot()
+}
+
 // scan are all items of the table.
 func (w *world) scan() []map[string]types.AttributeValue {
 	w.Helper()

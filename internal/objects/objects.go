@@ -1,5 +1,6 @@
 // Package objects reads segments wherever they are. A segment's id says where that is: an intake object, an archive object of a topic, or an item of the
-// table. Readers, compaction and verify ask here by id; object names are for messages, and for people to give back.
+// table. Readers, compaction and verify ask here by id; object names are for messages, and for people to give back. The few objects that say something of
+// the log itself, its identity and its eras, are read here too.
 package objects
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/varvelog/varve/segment/store/mem"
 )
 
-// TestMarks: what the bucket says of the log itself, and what else may lie at its place. An object that is too large is never got.
-func TestMarks(t *testing.T) {
+// TestLogObjects: what the bucket says of the log itself, and what else may lie at its place. An object that is too large is never got.
+func TestLogObjects(t *testing.T) {
 	identity := metadata.Identity{Log: segment.LogID{1, 2}, Bucket: "b", Prefix: "p/"}
 	era := metadata.Era{Number: 3, Back: time.UnixMilli(1_700_000_000_000).UTC(), Begun: time.UnixMilli(1_700_000_100_000).UTC(), Jump: metadata.EraStep}
 	sound := func(b []byte, err error) string {

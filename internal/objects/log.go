@@ -9,13 +9,13 @@ import (
 	"github.com/varvelog/varve/segment/store"
 )
 
-// maxMark bounds what is read of the objects that say something of the log itself. They have a few hundred bytes.
-const maxMark = 16 << 10
+// maxLogObject bounds what is read of an object that says something of the log itself. It has a few hundred bytes.
+const maxLogObject = 16 << 10
 
 // Identity reads what the bucket says of which log it holds, by two requests. A bucket that does not say is store.ErrNotExist, anything but an identity
 // metadata.ErrCorrupt.
 func Identity(ctx context.Context, g store.Getter) (metadata.Identity, error) {
-	b, err := mark(ctx, g, segment.IdentityName)
+	b, err := logObject(ctx, g, segment.IdentityName)
 	if err != nil {
 		return metadata.Identity{}, err
 	}
@@ -24,7 +24,7 @@ func Identity(ctx context.Context, g store.Getter) (metadata.Identity, error) {
 
 // Era reads an era's object, by two requests: store.ErrNotExist, metadata.ErrCorrupt.
 func Era(ctx context.Context, g store.Getter, name string) (metadata.Era, error) {
-	b, err := mark(ctx, g, name)
+	b, err := logObject(ctx, g, name)
 	if err != nil {
 		return metadata.Era{}, err
 	}
@@ -35,13 +35,13 @@ func Era(ctx context.Context, g store.Getter, name string) (metadata.Era, error)
 	return e, err
 }
 
-func mark(ctx context.Context, g store.Getter, name string) ([]byte, error) {
+func logObject(ctx context.Context, g store.Getter, name string) ([]byte, error) {
 	info, err := g.Stat(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size > maxMark {
-		return nil, fmt.Errorf("%w: object %s has %d bytes, at most %d are valid", metadata.ErrCorrupt, name, info.Size, maxMark)
+	if info.Size > maxLogObject {
+		return nil, fmt.Errorf("%w: object %s has %d bytes, at most %d are valid", metadata.ErrCorrupt, name, info.Size, maxLogObject)
 	}
 	return g.Get(ctx, name, 0, info.Size, nil)
 }
