@@ -20,6 +20,7 @@ import (
 type eraseOptions struct {
 	key, prefix, header string
 	versions            time.Duration
+	versionsSaid        bool
 	dryRun, json        bool
 }
 
@@ -42,13 +43,14 @@ Exit status: 0 none is left, 1 failed, 2 usage.`,
 			if err != nil {
 				return err
 			}
+			o.versionsSaid = c.Flags().Changed("versions")
 			return a.erase(c.Context(), args[0], match, o)
 		},
 	}
 	c.Flags().StringVar(&o.key, "key", "", "records with this key")
 	c.Flags().StringVar(&o.prefix, "key-prefix", "", "records whose keys begin like this")
 	c.Flags().StringVar(&o.header, "header", "", "records with this header, as NAME=VALUE")
-	c.Flags().DurationVar(&o.versions, "versions", 0, "how long the bucket keeps versions of objects that were deleted, for the dates of the report")
+	c.Flags().DurationVar(&o.versions, "versions", 0, "how long the bucket keeps versions of objects that were deleted, 0 for not at all: for the dates of the report")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "count what would be erased of the archive, and change nothing")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	return c
@@ -91,6 +93,9 @@ func (a *app) erase(ctx context.Context, topic string, match func(*segment.Recor
 	return a.withDirectLog(ctx, func(log *sdk.Log) error {
 		shown := a.count("erased")
 		b := log.Backend()
+		if b.Lifecycle != nil && !o.versionsSaid {
+			o.versions = -1 // a bucket may keep some
+		}
 		report, err := erase.Run(ctx, b.Table, b.Store, erase.Options{Topic: topic, Match: match, DryRun: o.dryRun, Versions: o.versions, Env: a.env, Progress: shown.erasing,
 			Archive: func(ctx context.Context, topic string) error {
 				o := compact.Options{All: true, Deadline: compact.MaxDeadline, Env: a.env, Progress: shown.compacting}
@@ -135,18 +140,29 @@ func (a *app) printErasure(r *erase.Report) error {
 	if r.Unarchived > 0 {
 		fmt.Fprintf(out, "not looked at, as it is not in the archive yet: %s\n", plural(int(r.Unarchived), "offset", "offsets"))
 	}
+	if r.Moved > 0 {
+		also := "written again too, as they lay in the same objects"
+		if r.DryRun {
+			also = "would have to be " + also
+		}
+		fmt.Fprintf(out, "%s %s\n", plural(int(r.Moved), "extent", "extents"), also)
+	}
 	for _, p := range r.Partitions {
 		fmt.Fprintf(out, "  partition %d: offsets %d to %d\n", p.Partition, p.Start, p.End)
 	}
 	if v := r.Verified; v != nil {
-		fmt.Fprintf(out, "read again: %s in %s, %d to be erased among them\n", plural(int(v.Records), "record", "records"), plural(int(v.Extents), "extent", "extents"), v.Found)
+		fmt.Fprintf(out, "read again: %s in %s of %s, %d to be erased among them\n", plural(int(v.Records), "record", "records"), plural(int(v.Extents), "extent", "extents"), plural(int(v.Objects), "object", "objects"), v.Found)
 	}
 	if n := len(r.Replaced); n > 0 {
 		fmt.Fprintf(out, "still to be deleted by 'varve sweep': what %s replaced\n", plural(n, "publication", "publications"))
 	}
 	if g := r.Gone; g != nil {
-		fmt.Fprintf(out, "gone from the bucket with the first sweep after %s, from versions of objects by %s, from backups of the table by %s at the latest\n",
-			g.Objects.Format(time.RFC3339), g.Versions.Format(time.RFC3339), g.Backups.Format(time.RFC3339))
+		versions := "with the bucket's rule for versions of objects that were deleted, if it keeps any (--versions says how long)"
+		if !g.Versions.IsZero() {
+			versions = "from versions of objects by " + g.Versions.Format(time.RFC3339)
+		}
+		fmt.Fprintf(out, "gone from the bucket with the first sweep after %s; if that is within a day of it, %s, and from backups of the table by %s at the latest\n",
+			g.Objects.Format(time.RFC3339), versions, g.Backups.Format(time.RFC3339))
 	}
 	return out.Flush()
 }

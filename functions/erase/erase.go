@@ -1,8 +1,8 @@
 // Package erase removes records from a topic's history for good: those of a person, say, by key, beginning of the key, or header.
 //
 // Everything that was appended before the run is moved to the archive first, so that all of it lies in rows. Each row is read; one that holds a record to be erased is
-// written again without it, and published in the old one's place. Offsets stay, as gaps. Then all is read again, and must hold no such record. Readers that run
-// meanwhile see each record, or do not, and no other is missing or comes twice.
+// written again without it, and published in the old one's place. Offsets stay, as gaps. What else lies in the same objects is moved out of them (objects.go), so that these
+// can go. Then all is read again, and must hold no such record. Readers that run meanwhile see each record, or do not, and no other is missing or comes twice.
 //
 // What was replaced the sweep deletes when the restore window is over; until then, and as long as the bucket keeps versions and the table backups, those
 // still hold what was erased. The report says until when.
@@ -37,10 +37,11 @@ type Store interface {
 }
 
 // TableBackups is how long the table's point-in-time recovery reaches back, if it is on and not set shorter.
-const TableBackups = 35 * 24 * time.Hour
+const TableBackups = 35 * day
 
 const (
 	defaultTarget = 512 << 20
+	day           = 24 * time.Hour
 	// attempts is how often a partition is begun anew because another changes its rows.
 	attempts = 10
 	// maxListed bounds what of the sweep's work list the report names.
@@ -57,7 +58,7 @@ type Options struct {
 	Archive func(ctx context.Context, topic string) error
 	// DryRun counts and changes nothing; what is not in the archive is then not looked at, and Report.Unarchived says how much that is.
 	DryRun bool
-	// Versions is how long the bucket keeps a version of an object that was deleted; 0 if it has no versions.
+	// Versions is how long the bucket keeps a version of an object that was deleted; 0 if it has no versions, below 0 if that is not known.
 	Versions time.Duration
 	// Target is the size in bytes that segments written are to have at most; 0 is 512 MiB.
 	Target int64
@@ -77,7 +78,8 @@ type Report struct {
 	Records    int64         `json:"records"`    // scanned
 	Bytes      int64         `json:"bytes"`      // scanned
 	Erased     int64         `json:"erased"`     // records
-	Rewritten  int64         `json:"rewritten"`  // extents
+	Rewritten  int64         `json:"rewritten"`  // extents that held some of them
+	Moved      int64         `json:"moved"`      // extents that were written again because they lay in one object with such
 	Written    int64         `json:"written"`    // bytes
 	Verified   *Verification `json:"verified,omitempty"`
 	Replaced   []Replaced    `json:"replaced"` // what the sweep has still to delete of this topic, of earlier publications too; at most a thousand
@@ -96,6 +98,7 @@ type Verification struct {
 	Extents int64 `json:"extents"`
 	Records int64 `json:"records"`
 	Found   int64 `json:"found"`
+	Objects int64 `json:"objects"` // that rows name, and what else lies in them
 }
 
 // Replaced is an entry of the sweep's work list: the intake segments of a lane's orders, and archive segments, that may hold what was erased.
@@ -107,11 +110,24 @@ type Replaced struct {
 	Due  time.Time `json:"due"` // a sweep from then on deletes them
 }
 
-// Dates are when the last trace is gone.
+// Dates are when the last trace is gone, if a sweep runs once a day.
 type Dates struct {
-	Objects  time.Time `json:"objects"`  // with the first sweep from then on
-	Versions time.Time `json:"versions"` // of a bucket that keeps them for Options.Versions; the same as Objects if it does not
-	Backups  time.Time `json:"backups"`  // of the table, with point-in-time recovery at its longest
+	Objects  time.Time `json:"objects"`           // with the first sweep from then on
+	Versions time.Time `json:"versions,omitzero"` // of objects that were deleted; zero if it is not known how long the bucket keeps them
+	Backups  time.Time `json:"backups"`           // of the table, with point-in-time recovery at its longest
+}
+
+// datesFrom are the dates where sweeps may delete the last object from a time on. Rules of buckets delete after whole days, at midnight.
+func datesFrom(objects time.Time, versions time.Duration) *Dates {
+	swept := objects.Add(day)
+	d := &Dates{Objects: objects, Backups: swept.Add(TableBackups)}
+	switch {
+	case versions == 0:
+		d.Versions = swept
+	case versions > 0:
+		d.Versions = swept.Add(versions).UTC().Truncate(day).Add(day)
+	}
+	return d
 }
 
 // FoundError is a second reading that found records to be erased: they were appended meanwhile, or something is wrong. Run again.
@@ -125,7 +141,7 @@ func (e *FoundError) Error() string {
 // others would not stop changing a partition's rows.
 func Run(ctx context.Context, table Table, objects Store, o Options) (*Report, error) {
 	o.Target = cmp.Or(o.Target, defaultTarget)
-	r := &run{Services: archive.Services{Env: o.Env, Table: table, Objects: objects}, table: table, o: o, report: &Report{Topic: o.Topic, DryRun: o.DryRun, Partitions: []Partition{}, Replaced: []Replaced{}}}
+	r := &run{Services: archive.Services{Env: o.Env, Table: table, Objects: objects}, table: table, o: o, held: map[segment.ID]bool{}, report: &Report{Topic: o.Topic, DryRun: o.DryRun, Partitions: []Partition{}, Replaced: []Replaced{}}}
 	err := r.all(ctx)
 	if err != nil {
 		err = fmt.Errorf("erase in topic %q: %w", o.Topic, err)
@@ -140,6 +156,7 @@ type run struct {
 	log    segment.LogID
 	topic  *metadata.Topic
 	ends   map[metadata.LaneID]*metadata.Head // as they were first
+	held   map[segment.ID]bool                // segments of rows that hold, or held, something to be erased
 	report *Report
 }
 
@@ -172,7 +189,13 @@ func (r *run) all(ctx context.Context) (err error) {
 			return fmt.Errorf("partition %d: %w", p, err)
 		}
 	}
+	for _, lane := range r.topic.Lanes {
+		if err := r.beside(ctx, lane); err != nil {
+			return fmt.Errorf("what lies beside it in objects of lane %s: %w", lane, err)
+		}
+	}
 	if r.o.DryRun {
+		r.report.Moved -= r.report.Rewritten // which still lie there
 		return nil
 	}
 	return r.prove(ctx)
@@ -192,13 +215,23 @@ func (r *run) rows(ctx context.Context, partition int) ([]*metadata.Row, *metada
 	return rows, state, err
 }
 
-// partition erases in a partition. Where another changes rows meanwhile it begins anew; what it has erased by then stays erased.
-func (r *run) partition(ctx context.Context, partition int) error {
+// retry does something, and begins anew where another changes rows meanwhile.
+func (r *run) retry(ctx context.Context, do func() error) error {
 	var last error
 	for range attempts {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if last = do(); !errors.Is(last, metadata.ErrChanged) {
+			return last
+		}
+	}
+	return fmt.Errorf("%w: %w", metadata.ErrContended, last)
+}
+
+// partition erases in a partition. What it has erased when it has to begin anew stays erased.
+func (r *run) partition(ctx context.Context, partition int) error {
+	return r.retry(ctx, func() error {
 		rows, state, err := r.rows(ctx, partition)
 		if err != nil {
 			return err
@@ -210,25 +243,14 @@ func (r *run) partition(ctx context.Context, partition int) error {
 			slot := r.topic.Place(partition).Slot
 			r.report.Partitions = append(r.report.Partitions, Partition{partition, state.Starts[slot], state.Ends[slot]})
 			r.report.Unarchived += max(0, r.ends[r.topic.Place(partition).Lane].Ends[slot]-max(state.Ends[slot], state.Starts[slot]))
-			return err
 		}
-		last = err
-	}
-	return fmt.Errorf("%w: %w", metadata.ErrContended, last)
+		return err
+	})
 }
 
-// rowsOf looks for what is to be erased, and rewrites the rows that have it, as many at a time as one segment takes.
+// rowsOf looks for what is to be erased, and rewrites the rows that have it.
 func (r *run) rowsOf(ctx context.Context, partition int, rows []*metadata.Row) error {
-	var groups [][]*metadata.Row
-	var bytes int64
-	flush := func() error {
-		if len(groups) == 0 || r.o.DryRun {
-			return nil
-		}
-		err := r.rewrite(ctx, partition, groups)
-		groups, bytes = nil, 0
-		return err
-	}
+	again := batch{run: r, partition: partition, count: &r.report.Rewritten}
 	for _, row := range rows {
 		found, err := r.scan(ctx, row)
 		r.report.Extents++
@@ -240,20 +262,45 @@ func (r *run) rowsOf(ctx context.Context, partition int, rows []*metadata.Row) e
 			return err
 		case found == 0:
 			continue
-		}
-		if r.o.DryRun {
+		case r.o.DryRun:
 			r.report.Erased += found
-			r.report.Rewritten++
-			continue
 		}
-		if bytes > 0 && bytes+row.Bytes > r.o.Target || len(groups) == metadata.MaxPublishRows {
-			if err := flush(); err != nil {
-				return err
-			}
+		r.held[row.Segment] = true
+		if err := again.add(ctx, row); err != nil {
+			return err
 		}
-		groups, bytes = append(groups, []*metadata.Row{row}), bytes+row.Bytes
 	}
-	return flush()
+	return again.flush(ctx)
+}
+
+// batch is rows of a partition that are to be written again, as many at a time as one segment takes.
+type batch struct {
+	*run
+	partition int
+	count     *int64 // of the report
+	groups    [][]*metadata.Row
+	bytes     int64
+}
+
+func (b *batch) add(ctx context.Context, row *metadata.Row) error {
+	if b.bytes > 0 && b.bytes+row.Bytes > b.o.Target || len(b.groups) == metadata.MaxPublishRows {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
+	b.groups, b.bytes = append(b.groups, []*metadata.Row{row}), b.bytes+row.Bytes
+	return nil
+}
+
+func (b *batch) flush(ctx context.Context) error {
+	if len(b.groups) > 0 && !b.o.DryRun {
+		if err := b.rewrite(ctx, b.partition, b.groups); err != nil {
+			return err
+		}
+	}
+	*b.count += int64(len(b.groups))
+	b.groups, b.bytes = nil, 0
+	return nil
 }
 
 func (r *run) inform() {
@@ -294,7 +341,6 @@ func (r *run) rewrite(ctx context.Context, partition int, groups [][]*metadata.R
 		return err
 	}
 	r.report.Erased += erased
-	r.report.Rewritten += int64(len(groups))
 	r.report.Written += size
 	r.inform()
 	return nil
@@ -309,6 +355,12 @@ func (r *run) prove(ctx context.Context) error {
 			return fmt.Errorf("verify partition %d: %w", p, err)
 		}
 	}
+	r.held = map[segment.ID]bool{} // nothing but what is there now
+	for _, lane := range r.topic.Lanes {
+		if err := r.verifyObjects(ctx, lane, v); err != nil {
+			return fmt.Errorf("verify objects of lane %s: %w", lane, err)
+		}
+	}
 	if v.Found > 0 {
 		return &FoundError{v.Found}
 	}
@@ -319,33 +371,25 @@ func (r *run) prove(ctx context.Context) error {
 }
 
 func (r *run) verify(ctx context.Context, partition int, v *Verification) error {
-	var last error
-	for range attempts {
+	return r.retry(ctx, func() error {
 		rows, _, err := r.rows(ctx, partition)
 		if err != nil {
 			return err
 		}
-		last = nil
 		var once Verification
 		for _, row := range rows {
 			found, err := r.scan(ctx, row)
-			if last = err; err != nil {
-				break
+			if errors.Is(err, store.ErrNotExist) {
+				return archive.Missing(ctx, r.Services, r.topic, partition, rows, err)
+			}
+			if err != nil {
+				return err
 			}
 			once.Extents, once.Records, once.Found = once.Extents+1, once.Records+row.Count, once.Found+found
 		}
-		if last == nil {
-			v.Extents, v.Records, v.Found = v.Extents+once.Extents, v.Records+once.Records, v.Found+once.Found
-			return nil
-		}
-		if errors.Is(last, store.ErrNotExist) {
-			last = archive.Missing(ctx, r.Services, r.topic, partition, rows, last)
-		}
-		if !errors.Is(last, metadata.ErrChanged) {
-			return last
-		}
-	}
-	return fmt.Errorf("%w: %w", metadata.ErrContended, last)
+		v.Extents, v.Records, v.Found = v.Extents+once.Extents, v.Records+once.Records, v.Found+once.Found
+		return nil
+	})
 }
 
 // leftovers lists what the sweep has to delete still, and when the last of it is gone.
@@ -373,7 +417,7 @@ func (r *run) leftovers(ctx context.Context) error {
 			more = left && len(page) > 0
 		}
 	}
-	r.report.Gone = &Dates{Objects: last, Versions: last.Add(r.o.Versions), Backups: last.Add(TableBackups)}
+	r.report.Gone = datesFrom(last, r.o.Versions)
 	return nil
 }
 

@@ -59,6 +59,27 @@ func Batches(ctx context.Context, objects store.Getter, row *metadata.Row, do fu
 	return nil
 }
 
+// footerBytes is how much of an object's end is read for its footer at first: some hundred runs.
+const footerBytes = 16 << 10
+
+// ReadFooter reads what a segment says of itself. store.ErrNotExist; *segment.FormatError: it is damaged.
+func ReadFooter(ctx context.Context, objects store.Getter, name string) (f segment.Footer, err error) {
+	info, err := objects.Stat(ctx, name)
+	if err != nil {
+		return f, err
+	}
+	tail := make([]byte, 0, footerBytes)
+	for want := min(footerBytes, info.Size); int64(len(tail)) < want; {
+		if tail, err = objects.Get(ctx, name, info.Size-want, want, tail); err != nil {
+			return f, err
+		}
+		if want, err = segment.FooterSize(tail, info.Size); err != nil {
+			return f, err
+		}
+	}
+	return segment.ParseFooter(tail, info.Size)
+}
+
 // Rewriting is rows of one partition that are written again without some of their records.
 type Rewriting struct {
 	Log       segment.LogID
