@@ -34,7 +34,8 @@ records stay as they are, and the log may be in use. What was there before stays
 Of topics whose cleanup.policy has compact in it, only the latest record of each key stays, once half of a partition's archive is new. A null value deletes its key,
 and goes itself a day later.
 
-Small backlogs wait until they are large enough or an hour old. A run begins with the oldest and ends by its deadline; what is left the next one does. So it is meant to be run
+Small backlogs wait until they are large enough or an hour old, and what was compacted is merged two days later at the earliest, when a daily sweep has removed what it took the place of:
+so nothing is stored more than twice. With --all nothing waits, and until the sweep more is stored. A run begins with the oldest and ends by its deadline; what is left the next one does. So it is meant to be run
 now and then, by any number of processes.
 
 Exit status: 0 done or out of time, 1 something failed, 2 usage.`,

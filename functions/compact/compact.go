@@ -71,7 +71,7 @@ type Options struct {
 	Deadline time.Duration
 	// Memory is how many bytes of a job are held in memory; the rest is in a temporary file. 0 is 64 MiB. Requests under way and parts come on top.
 	Memory int64
-	// All archives everything that was committed before the run, however little it is and whether the lanes are idle or not.
+	// All archives everything that was committed before the run, however little it is and whether the lanes are idle or not, and merges rows however young they are.
 	All bool
 	// Until, for the repair, leaves alone the orders of a lane from this one on; 0 is none, -1 leaves alone all.
 	Until map[metadata.LaneID]int64

@@ -35,6 +35,7 @@ func TestBR05_ReadsTheSame(t *testing.T) {
 	for round := range 12 / min(raceShare, 4) {
 		fill(24)
 		before := w.all(topic)
+		w.ahead += compact.MergeAfter / 2
 		for _, memory := range []int64{1, 1 << 20} { // in a file, and in memory: the second has nothing left to do
 			o := w.options()
 			o.Memory = memory

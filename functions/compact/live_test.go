@@ -34,16 +34,16 @@ func TestLive(t *testing.T) {
 	check(t, err)
 	var all, compactors sync.WaitGroup
 	done := make(chan struct{})
-	jobs := make([]int, 2)
+	jobs, merges := make([]int, 2), make([]int, 2)
 	for i := range jobs {
 		compactors.Go(func() {
-			for {
-				report, err := compact.Run(t.Context(), w.table, w.objects, compact.Options{Env: w.env, Target: 1 << 10}) // whole chunks, at once
+			for at := (&table{Table: w.table}); ; at.ahead += compact.MergeAfter { // each run merges what those before it have made
+				report, err := compact.Run(t.Context(), at, w.objects, compact.Options{Env: w.env, Target: 1 << 10}) // whole chunks, at once
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				jobs[i] += report.Segments
+				jobs[i], merges[i] = jobs[i]+report.Segments, merges[i]+report.Merged
 				select {
 				case <-done:
 					return
@@ -73,10 +73,10 @@ func TestLive(t *testing.T) {
 	all.Wait()
 	close(done)
 	compactors.Wait()
-	if jobs[0]+jobs[1] == 0 {
-		t.Error("nothing was compacted")
+	if jobs[0]+jobs[1] == 0 || merges[0]+merges[1] == 0 {
+		t.Error("nothing was compacted, or merged")
 	}
-	t.Logf("%v segments were published", jobs)
+	t.Logf("%v segments were published, %v of them merges", jobs, merges)
 	tail(t, log, partitions, rounds*each)
 	anywhere(t, log, partitions, rounds*each)
 	report, err := verify.Run(t.Context(), w.table, w.objects, verify.Options{Env: w.env})

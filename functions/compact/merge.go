@@ -19,33 +19,52 @@ const fanIn = 8
 // tiers is how many there are below the target.
 const tiers = 4
 
-// Merges are the rows of a partition, given in order and without gaps, that are to be merged: ranges of indexes. Rows further apart in time than a bucket never are.
+// MergeAfter is how old a segment is before its rows are merged with others: by then a sweep that runs daily has deleted what the segment took the place of, so that a
+// record is never in more than two objects. A merge of what was written just now would be a third copy of it until the restore window is over.
+const MergeAfter = 2 * metadata.RestoreWindow
+
+// Merges are the rows of a partition, given in order and without gaps, that are to be merged: ranges of indexes. Rows further apart in time than a bucket never are, and
+// none that young tells of.
 //
-// Going from the front, rows that lie within a bucket are a stretch. One to which none can come any more, as a later one has begun, is merged as a whole. In the last one
-// fanIn rows of one tier are merged, with lower ones between and behind them, and so are rows that have a row of a higher tier behind them. A row of the target's size is
-// left alone. So when no merge is left to do, a stretch has at most two rows for each target's size of bytes, and one more; the last has fanIn - 1 of each tier, and
-// one before each row that is of a higher tier than it. A byte is rewritten at most once for each tier from its row's on, and once when its bucket is over; only rows of
-// the lowest tier may be so small that it takes more than fanIn of them to leave it.
-func Merges(rows []*metadata.Row, bucket time.Duration, target int64) (due [][2]int) {
+// Going from the front, rows that lie within a bucket are a stretch. One to which none can come any more, as a later one has begun, is merged as a whole, once none of it is
+// young. In the last one, from one young row to the next, fanIn rows of one tier are merged, with lower ones between and behind them, and so are rows that have a row of a
+// higher tier behind them. A row of the target's size is left alone. So when no merge is left to do and no row is young, a stretch has at most two rows for each target's size
+// of bytes, and one more; the last has fanIn - 1 of each tier, and one before each row that is of a higher tier than it. A byte is rewritten at most once for each tier from
+// its row's on, and once when its bucket is over; only rows of the lowest tier may be so small that it takes more than fanIn of them to leave it.
+func Merges(rows []*metadata.Row, bucket time.Duration, target int64, young func(*metadata.Row) bool) (due [][2]int) {
 	for from := 0; from < len(rows); {
 		to, stretch := from+1, agesOf(rows[from])
 		for to < len(rows) && stretch.takes(agesOf(rows[to]), bucket) {
 			stretch = stretch.with(agesOf(rows[to]))
 			to++
 		}
-		if to < len(rows) {
+		switch {
+		case to == len(rows):
+			due = append(due, lastStretch(rows, from, target, young)...)
+		case !slices.ContainsFunc(rows[from:to], young):
 			due = append(due, together(rows[:to], from, target)...)
-		} else {
-			due = append(due, lastStretch(rows, from, target)...)
 		}
 		from = to
 	}
 	return due
 }
 
+// lastStretch are the merges in the rows from an index on, between those that are young.
+func lastStretch(rows []*metadata.Row, from int, target int64, young func(*metadata.Row) bool) (due [][2]int) {
+	for from < len(rows) {
+		to := from
+		for to < len(rows) && !young(rows[to]) {
+			to++
+		}
+		due = append(due, byTier(rows[:to], from, target)...)
+		from = to + 1
+	}
+	return due
+}
+
 func agesOf(r *metadata.Row) ages { return ages{r.First, r.Last} }
 
-func lastStretch(rows []*metadata.Row, from int, target int64) (due [][2]int) {
+func byTier(rows []*metadata.Row, from int, target int64) (due [][2]int) {
 	for tier := range tiers {
 		for i := from; i < len(rows); i++ {
 			j, full := i, 0
@@ -91,23 +110,22 @@ func together(rows []*metadata.Row, from int, target int64) (ranges [][2]int) {
 	return ranges
 }
 
-// merge merges what is due of a lane's rows, partition by partition, as long as there is time. Where the run has added nothing to the lane it looks at one partition
-// first, by chance, as those of a lane are much alike; not while something may be stored under a class that the topic has left.
+// merge merges what is due of a lane's rows, partition by partition, as long as there is time. It looks at one partition first, by chance, as those of a lane are much alike,
+// and rows become due by their age; not while something may be stored under a class that the topic has left.
 func (r *run) merge(ctx context.Context, l *backlog) error {
 	t, err := r.row(ctx, l)
 	if err != nil {
 		return err
 	}
-	for r.time(ctx) {
+	for all := r.o.All && l.published || r.o.DryRun || len(t.Leaving()) > 0; r.time(ctx); all = true { // until nothing is due any more
 		state, err := r.table.State(ctx, l.lane, metadata.Strong)
 		if err != nil {
 			return r.gone(ctx, l, err)
 		}
-		jobs, err := r.merges(ctx, t, state, l.published || r.o.DryRun || len(t.Leaving()) > 0)
+		jobs, err := r.merges(ctx, t, state, all)
 		if err != nil || len(jobs) == 0 {
 			return r.gone(ctx, l, err)
 		}
-		l.published = true // look at all, until nothing is due any more
 		for _, job := range jobs {
 			switch {
 			case r.o.DryRun:
@@ -160,7 +178,11 @@ func (r *run) mergesOf(ctx context.Context, t *metadata.Topic, state *metadata.S
 		if err != nil {
 			return nil, err
 		}
-		due := Reclass(Merges(rows, t.Config.MergeBucket(), r.o.Target), rows, t, archive.Now(r.o.Env, r.table))
+		now := archive.Now(r.o.Env, r.table)
+		young := func(row *metadata.Row) bool {
+			return !r.o.All && row.Count > 0 && now.Sub(row.Segment.Time()) < MergeAfter
+		}
+		due := Reclass(Merges(rows, t.Config.MergeBucket(), r.o.Target, young), rows, t, now)
 		for _, due := range due {
 			if part := rows[due[0]:due[1]]; job == nil || !job.merge(s, part, r.o.Target) {
 				job = &Job{Topic: t, Lane: state.Lane, From: state.Archived, To: state.Archived}

@@ -45,6 +45,7 @@ type world struct {
 	config  metadata.TopicConfig
 	topics  map[string]*metadata.Topic
 	n       uint64
+	ahead   time.Duration // the service's clock, of runs
 }
 
 func newWorld(t testing.TB) *world {
@@ -355,7 +356,7 @@ func (w *world) options() compact.Options { return compact.Options{Env: w.env, T
 
 func (w *world) run(o compact.Options) *compact.Report {
 	w.Helper()
-	report, err := compact.Run(w.Context(), &table{Table: w.table}, &objects{Store: w.objects}, o)
+	report, err := compact.Run(w.Context(), &table{Table: w.table, ahead: w.ahead}, &objects{Store: w.objects}, o)
 	check(w, err)
 	return report
 }
@@ -406,7 +407,13 @@ func (o *objects) PutParts(ctx context.Context, name string, next func() ([]byte
 // table is a table of which the same is true.
 type table struct {
 	metadata.Table
-	gate func(call string) error
+	gate  func(call string) error
+	ahead time.Duration
+}
+
+func (t *table) ServiceTime() (time.Time, bool) {
+	now, ok := t.Table.ServiceTime()
+	return now.Add(t.ahead), ok
 }
 
 func (t *table) Head(ctx context.Context, l metadata.LaneID, c metadata.Consistency) (h *metadata.Head, err error) {

@@ -155,7 +155,7 @@ func TestEstimateOfJobsIsWhatIsBilled(t *testing.T) {
 					w.day(log.Backend())
 				}
 			}
-			days(2)
+			days(4) // merges begin after compact.MergeAfter
 			meter := w.meter()
 			days(1)
 			var bytes float64
@@ -163,7 +163,7 @@ func TestEstimateOfJobsIsWhatIsBilled(t *testing.T) {
 			stop()
 			w.must(log.Close())
 			w.close()
-			c.in.Rate, c.in.Age = bytes/day.Seconds(), 2*day+day/2
+			c.in.Rate, c.in.Age = bytes/day.Seconds(), 4*day+day/2
 		})
 		fmt.Fprintln(&out, compare(t, c.name, billed, c.in, day))
 	}

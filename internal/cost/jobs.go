@@ -17,6 +17,7 @@ const (
 	jobAge     = time.Hour
 	partBytes  = 8 << 20
 	restore    = 25 * time.Hour
+	overlap    = 3 * time.Hour
 	pageChunks = 32
 )
 
@@ -64,29 +65,73 @@ type merged struct {
 // mergedRows bounds how many rows merging looks at.
 const mergedRows = 4000
 
-// merging lets compaction's own plan have a partition's rows as jobs make them, for two buckets of time, and counts what it does in the second.
-func (m *model) merging() (d merged) {
-	n, bytes := m.jobs()
-	gap := max(time.Microsecond, time.Duration(m.every()/n*float64(time.Second)))
+// bucket is how far apart in time the records of one row may be; 0: any distance.
+func (m *model) bucket() time.Duration {
 	config := metadata.DefaultTopicConfig()
 	if config.Retention = m.in.Retention; config.Retention == 0 {
 		config.Retention = -1
 	}
-	bucket := config.MergeBucket()
+	return config.MergeBucket()
+}
+
+// merging lets compaction's own plan have a partition's rows as jobs make them, and counts what it does.
+func (m *model) merging() (d merged) {
+	n, bytes := m.jobs()
+	gap := max(time.Microsecond, time.Duration(m.every()/n*float64(time.Second)))
+	bucket := m.bucket()
+	row := func(i int) *metadata.Row {
+		at := time.Unix(0, 0).Add(time.Duration(i) * gap)
+		return &metadata.Row{First: at, Last: at.Add(gap - 1), Bytes: int64(bytes / m.parts)}
+	}
+	each := 0
+	if bucket > 0 && bucket <= compact.MergeAfter {
+		each = d.atOnce(row, bucket, m.parts)
+	} else {
+		each = d.byAndBy(row, bucket, gap, m.parts)
+	}
+	if d.rows > 0 {
+		d.groups /= d.rows
+	}
+	per := float64(max(1, each))
+	return merged{d.rows / per, d.bytes / per, d.rounds / per, d.jobs / per, d.groups}
+}
+
+// old is what merging waits for.
+func old(*metadata.Row) bool { return false }
+
+// atOnce merges the rows of a bucket that is over by the time that they may be merged, and returns how many they are.
+func (d *merged) atOnce(row func(int) *metadata.Row, bucket time.Duration, partitions float64) (each int) {
+	rows := []*metadata.Row{row(0)}
+	for rows[len(rows)-1].Last.Sub(rows[0].First) <= bucket && each < mergedRows {
+		each++
+		rows = append(rows, row(each))
+	}
+	rows[each] = &metadata.Row{First: rows[0].First.Add(3 * bucket), Last: rows[0].First.Add(3 * bucket)} // the next bucket
+	due := compact.Merges(rows, bucket, jobBytes, old)
+	for _, r := range due {
+		d.count(float64(r[1]-r[0]), float64(mergeRows(rows[r[0]:r[1]]).Bytes), partitions)
+	}
+	if len(due) > 0 {
+		d.rounds = 1
+	}
+	return each
+}
+
+// byAndBy merges what is due whenever a row has come, for two buckets of time, and counts the second. That each merge comes later by compact.MergeAfter changes little.
+func (d *merged) byAndBy(row func(int) *metadata.Row, bucket, gap time.Duration, partitions float64) (each int) {
 	from, to := 0, mergedRows
 	if k := int(bucket / gap); bucket > 0 && 2*k <= mergedRows {
 		from, to = k, 2*k
 	}
 	var rows []*metadata.Row
 	for i := range to {
-		at := time.Unix(0, 0).Add(time.Duration(i) * gap)
-		rows = append(rows, &metadata.Row{First: at, Last: at.Add(gap - 1), Bytes: int64(bytes / m.parts)})
-		for due := compact.Merges(rows, bucket, jobBytes); len(due) > 0; due = compact.Merges(rows, bucket, jobBytes) {
+		rows = append(rows, row(i))
+		for due := compact.Merges(rows, bucket, jobBytes, old); len(due) > 0; due = compact.Merges(rows, bucket, jobBytes, old) {
 			for _, r := range slices.Backward(due) {
 				one := mergeRows(rows[r[0]:r[1]])
 				rows = slices.Replace(rows, r[0], r[1], one)
 				if i >= from {
-					d.count(float64(r[1]-r[0]), float64(one.Bytes), m.parts)
+					d.count(float64(r[1]-r[0]), float64(one.Bytes), partitions)
 				}
 			}
 			if i >= from {
@@ -94,11 +139,7 @@ func (m *model) merging() (d merged) {
 			}
 		}
 	}
-	if d.rows > 0 {
-		d.groups /= d.rows
-	}
-	each := float64(max(1, to-from))
-	return merged{d.rows / each, d.bytes / each, d.rounds / each, d.jobs / each, d.groups}
+	return to - from
 }
 
 // mergeRows is one row in place of several.
@@ -132,16 +173,28 @@ func (m *model) compact() (u Usage) {
 		Gets:       m.every() * m.rate * (1 - m.SmallShare),
 		Puts:       n * puts(bytes),
 		WriteUnits: n * 2 * (m.parts + state + 1),
-		ReadUnits:  m.every()*m.rate*m.SmallShare*m.getUnits + m.pages(chunks, 0.5) + 8 + m.parts + 4*(n-1) + idle*(8+m.pages(chunks/2, 0.5)),
+		ReadUnits:  m.every()*m.rate*m.SmallShare*m.getUnits + m.pages(chunks, 0.5) + 8 + m.rowUnits() + 4*(n-1) + idle*(7+m.rowUnits()+m.pages(chunks/2, 0.5)),
 	}
 	d := m.merging()
 	job = job.add(Usage{
 		Gets:       d.rows*d.groups + d.bytes*m.parts/partBytes,
 		Puts:       d.jobs + d.bytes*m.parts/partBytes,
 		WriteUnits: 2*d.rows*m.parts + 2*d.jobs*(state+1),
-		ReadUnits:  d.rounds*(m.parts+1) + d.jobs,
+		ReadUnits:  d.rounds*(2*m.parts*m.rowUnits()+1) + d.jobs, // before it and after it
 	}, n)
 	return u.add(job, m.Lanes/m.every())
+}
+
+// rowUnits is the read units of looking at a partition's rows: those that are not merged yet, and one for each bucket of time before.
+func (m *model) rowUnits() float64 {
+	const rowBytes = 150
+	n, _ := m.jobs()
+	bucket := m.bucket().Seconds()
+	rows := m.lasts(compact.MergeAfter.Seconds()+bucket/2) / m.every() * n
+	if bucket > 0 {
+		rows += max(0, m.archiveLife()-compact.MergeAfter.Seconds()) / bucket
+	}
+	return math.Ceil(rows * rowBytes / 4096)
 }
 
 // stateUnits is the write units of a lane's state: two offsets of each slot.
@@ -171,11 +224,12 @@ func (m *model) sweep() (u Usage) {
 		n, _ := m.jobs()
 		jobs := n * seconds / m.every() // of a lane
 		d := m.merging()
+		again := m.Lanes * n / m.every() * max(0, m.in.Sweep+overlap-restore).Seconds() // segments that are looked for and not in the work list any more
 		u = u.add(Usage{
-			Gets:       2*(segments-small) + m.Lanes*jobs*d.rows*(1+d.groups),
+			Gets:       2*(segments-small) + m.Lanes*jobs*d.rows*(1+d.groups) + 2*again,
 			WriteUnits: small*m.putUnits + m.Lanes*(chunks*math.Ceil(m.chunk/1024)+1+jobs*(1+d.jobs)),
 			ReadUnits: small*m.getUnits + m.Lanes*(m.pages(chunks, 1)+m.pages(chunks, 0.5)+1+m.parts+
-				jobs*(1+d.jobs+m.parts*d.rows*d.groups)),
+				jobs*(1+d.jobs+m.parts*d.rows*d.groups)) + again,
 		}, 1)
 	}
 	var all Usage
