@@ -111,7 +111,7 @@ func printSweep(out *bufio.Writer, r *sweepReport) {
 		fmt.Fprintf(out, "kept, though named by nothing that is known: %s\n", plural(int(r.Kept), "object", "objects"))
 	}
 	if r.Waiting > 0 {
-		fmt.Fprintf(out, "waiting: %s that still have something; sweep again in an hour\n", plural(int(r.Waiting), "deleted topic", "deleted topics"))
+		fmt.Fprintf(out, "what is left of %s waits; sweep again in an hour\n", plural(int(r.Waiting), "deleted topic", "deleted topics"))
 	}
 	s := r.Spent
 	fmt.Fprintf(out, "looked at %s; used: %d requests to the table, %d to the store, %.1f s; on AWS about $%.6f (prices of %s)\n",
