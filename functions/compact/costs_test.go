@@ -130,3 +130,55 @@ func TestTarget(t *testing.T) {
 		}
 	}
 }
+
+// TestExtentsAreLarge: of 10,000 segments of 1 MiB for 64 partitions, each job makes extents of 8 MiB or more, but for the last, and the merges that are then due leave none smaller.
+func TestExtentsAreLarge(t *testing.T) {
+	const n, each, least = 10_000, 16 << 10, 8 << 20
+	topic := &metadata.Topic{Name: "t", Lanes: []metadata.LaneID{"lane"}, LaneWidth: metadata.SlotsPerLane, Partitions: metadata.SlotsPerLane}
+	b := compact.Backlog{Topic: topic, State: &metadata.State{Lane: "lane"}}
+	var bases metadata.Offsets
+	for i := int64(0); i < n; i++ {
+		if i%metadata.ChunkOrders == 0 {
+			b.Chunks = append(b.Chunks, &metadata.Chunk{Lane: "lane", First: i, Bases: bases})
+		}
+		e := metadata.Entry{ID: segment.NewID(epoch.Add(time.Duration(i)*time.Millisecond), 7, segment.InBucket, uint64(i), segment.ID{}), Order: i}
+		for s := range metadata.Slot(metadata.SlotsPerLane) {
+			e.Slots = append(e.Slots, metadata.SlotEntry{Slot: s, Count: 1, Bytes: each})
+			bases[s]++
+		}
+		c := b.Chunks[len(b.Chunks)-1]
+		c.Entries = append(c.Entries, e)
+	}
+	rows, jobs := map[int][]*metadata.Row{}, 0
+	for b.State.Archived < n {
+		job, err := compact.Plan(b, compact.Limits{Target: compact.DefaultTarget, Bucket: 10 * time.Hour})
+		check(t, err)
+		jobs++
+		for i := range job.Copies {
+			c, bytes := &job.Copies[i], int64(0)
+			for _, p := range c.Pieces {
+				bytes += p.Len
+			}
+			if bytes < least && job.To < n {
+				t.Fatalf("an extent of %d bytes of partition %d from offset %d on", bytes, c.Partition, c.Base)
+			}
+			rows[c.Partition] = append(rows[c.Partition], &metadata.Row{Base: c.Base, End: c.End, Count: c.End - c.Base, Bytes: bytes, First: c.First, Last: c.Last})
+		}
+		b.Chunks = b.Chunks[(job.To-job.From)/metadata.ChunkOrders:]
+		b.State.Archived = job.To
+		for slot, end := range job.Ends {
+			b.State.Ends[slot] = end
+		}
+	}
+	most := 0
+	for p, list := range rows {
+		list, _ = merged(list, compact.Merges(list, 10*time.Hour, compact.DefaultTarget, none))
+		most = max(most, len(list))
+		for _, r := range list {
+			if r.Bytes < least {
+				t.Errorf("an extent of %d bytes of partition %d after merges", r.Bytes, p)
+			}
+		}
+	}
+	t.Logf("%d jobs, then %d extents of a partition at most", jobs, most)
+}

@@ -208,11 +208,19 @@ func (r *run) rows(ctx context.Context, partition int) ([]*metadata.Row, *metada
 	if err != nil {
 		return nil, nil, err
 	}
-	if end := max(r.ends[at.Lane].Ends[at.Slot], state.Starts[at.Slot]); state.Ends[at.Slot] < end && !r.o.DryRun {
+	if end := max(r.end(at), state.Starts[at.Slot]); state.Ends[at.Slot] < end && !r.o.DryRun {
 		return nil, nil, fmt.Errorf("%w: archived up to offset %d, appended before the run were %d", metadata.ErrContended, state.Ends[at.Slot], end)
 	}
 	rows, err := archive.Rows(ctx, r.table, r.topic, partition, state)
 	return rows, state, err
+}
+
+// end is the end that a partition had when the run began; 0 if its lane was not there yet.
+func (r *run) end(at metadata.Place) int64 {
+	if head := r.ends[at.Lane]; head != nil {
+		return head.Ends[at.Slot]
+	}
+	return 0
 }
 
 // retry does something, and begins anew where another changes rows meanwhile.
@@ -240,9 +248,9 @@ func (r *run) partition(ctx context.Context, partition int) error {
 			err = archive.Missing(ctx, r.Services, r.topic, partition, rows, err)
 		}
 		if !errors.Is(err, metadata.ErrChanged) {
-			slot := r.topic.Place(partition).Slot
-			r.report.Partitions = append(r.report.Partitions, Partition{partition, state.Starts[slot], state.Ends[slot]})
-			r.report.Unarchived += max(0, r.ends[r.topic.Place(partition).Lane].Ends[slot]-max(state.Ends[slot], state.Starts[slot]))
+			at := r.topic.Place(partition)
+			r.report.Partitions = append(r.report.Partitions, Partition{partition, state.Starts[at.Slot], state.Ends[at.Slot]})
+			r.report.Unarchived += max(0, r.end(at)-max(state.Ends[at.Slot], state.Starts[at.Slot]))
 		}
 		return err
 	})

@@ -19,8 +19,16 @@ type inLane struct {
 	rows       map[int][]*metadata.Row // of a partition
 }
 
+// inLane reads the rows of all partitions that the lane has by now: those that came since the run began may share objects, too.
 func (r *run) inLane(ctx context.Context, lane metadata.LaneID) (l inLane, err error) {
-	l.rows = map[int][]*metadata.Row{}
+	now, err := r.table.Topic(ctx, r.topic.Name)
+	if err == nil && now.ID != r.topic.ID {
+		err = metadata.ErrUnknownTopic
+	}
+	if err != nil {
+		return l, err
+	}
+	r.topic, l.rows = now, map[int][]*metadata.Row{}
 	for p := range r.topic.Partitions {
 		if r.topic.Place(p).Lane != lane {
 			continue
