@@ -34,6 +34,7 @@ type LaneReader interface {
 type Commit struct {
 	Lane    LaneID
 	Entries []Entry // Order is ignored; they take consecutive orders
+	Minted  Stamp   // the oldest entry's id, by the clocks that the table has: it is not sent when that is MaxSegmentAge old; zero: whatever its age
 	Writer  int     // which of the Epochs, in [0, Epochs)
 	Epoch   int64   // what that epoch must be
 	Cap     int64   // refused unless Next < Cap: last seen First + MaxHeadEntries + 1 - len(Entries)

@@ -3,6 +3,9 @@ package dynamodb
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
+	"time"
 
 	"github.com/varvelog/varve/localdev/dynamodb/expr"
 	"github.com/varvelog/varve/localdev/dynamodb/storage"
@@ -15,6 +18,7 @@ type call struct {
 	op     string
 	q      *request
 	body   []byte
+	signed time.Time // by the request; zero: it is not signed
 	fault  Fault
 }
 
@@ -36,11 +40,44 @@ func init() {
 
 // perform is the call without faults before or after it. Errors are *Error.
 func (c *call) perform(ctx context.Context) ([]byte, error) {
+	if err := c.fresh(); err != nil {
+		return nil, err
+	}
 	reply, err := operations[c.op](ctx, c)
 	if err != nil {
 		return nil, answerFor(err)
 	}
 	return reply, nil
+}
+
+// signatureAge is how far the time that a request was signed at may be from the service's when it arrives. It bounds how late a request can apply.
+const signatureAge = 5 * time.Minute
+
+// fresh refuses a request that was signed too long ago, or too far in the future.
+func (c *call) fresh() error {
+	now := c.engine.options.Now().UTC().Truncate(time.Second)
+	switch {
+	case c.signed.IsZero():
+	case now.Sub(c.signed) > signatureAge:
+		return clientError("InvalidSignatureException", "Signature expired: %s is now earlier than %s (%s - 5 min.)", stamp(c.signed), stamp(now.Add(-signatureAge)), stamp(now))
+	case c.signed.Sub(now) > signatureAge:
+		return clientError("InvalidSignatureException", "Signature not yet current: %s is still later than %s (%s + 5 min.)", stamp(c.signed), stamp(now.Add(signatureAge)), stamp(now))
+	}
+	return nil
+}
+
+// signatureTime is the form of X-Amz-Date.
+const signatureTime = "20060102T150405Z"
+
+func stamp(t time.Time) string { return t.Format(signatureTime) }
+
+// signed is when a request was signed: by AWS Signature Version 4, the only one there is. What cannot be read as that is taken for not signed.
+func signed(h http.Header) time.Time {
+	t, err := time.Parse(signatureTime, h.Get("X-Amz-Date"))
+	if err != nil || !strings.HasPrefix(h.Get("Authorization"), "AWS4-HMAC-SHA256 ") {
+		return time.Time{}
+	}
+	return t
 }
 
 // faulted performs the call as the hook wants it. An error that is not an *Error is the transport's.

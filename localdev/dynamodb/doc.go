@@ -13,7 +13,8 @@
 //
 // Where it departs from the service:
 //
-//   - signatures and credentials are not looked at; a table belongs to no account;
+//   - of a signature only its time is looked at, which must be within five minutes of the engine's; credentials are
+//     not known, and a table belongs to no account;
 //   - a table is ACTIVE when CreateTable answers and gone when DeleteTable answers; its counts stay 0;
 //   - a time to live is stored and never acted on;
 //   - eventual reads are as fresh as strong ones, unless the Hook says how stale they are to be;

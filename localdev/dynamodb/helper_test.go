@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
@@ -58,7 +57,7 @@ func newFixture(t *testing.T, o dynamodb.Options) *fixture {
 func clientOf(engine aws.HTTPClient) *sdk.Client {
 	return sdk.NewFromConfig(aws.Config{
 		Region:      "us-east-1",
-		Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+		Credentials: aws.AnonymousCredentials{}, // some engines have clocks of another year
 		HTTPClient:  engine,
 		Retryer:     func() aws.Retryer { return aws.NopRetryer{} },
 	})

@@ -74,7 +74,7 @@ func (e *Engine) exchange(r *http.Request) (*answer, error) {
 	if !ok || operations[op] == nil {
 		return e.answer(nil, unknownOperation(r.Header.Get("X-Amz-Target"))), nil
 	}
-	c := &call{engine: e, op: op, body: body}
+	c := &call{engine: e, op: op, body: body, signed: signed(r.Header)}
 	if c.q, err = decode(body); err != nil {
 		return e.answer(nil, err), nil
 	}

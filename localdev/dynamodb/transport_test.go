@@ -8,9 +8,11 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/varvelog/varve/localdev/dynamodb"
@@ -27,6 +29,40 @@ func TestAnswerHeaders(t *testing.T) {
 			t.Errorf("%v", r.header)
 		}
 	}
+}
+
+// TestOldSignatures: a request that was signed over five minutes ago, or will be, is refused and changes nothing, also when it is late for the sender's standing still or on its way. The SDK
+// takes it for a clock that is off.
+func TestOldSignatures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var offset, late time.Duration
+		f := newFixture(t, dynamodb.Options{
+			Now: func() time.Time { return time.Now().Add(offset) },
+			Hook: func(context.Context, dynamodb.Call) dynamodb.Fault {
+				time.Sleep(late)
+				return dynamodb.Fault{}
+			},
+		})
+		client := sdk.NewFromConfig(aws.Config{
+			Region: "us-east-1", HTTPClient: f.engine, Retryer: func() aws.Retryer { return aws.NopRetryer{} },
+			Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+		})
+		for pk, c := range map[string]struct {
+			offset, late time.Duration
+			refused      bool
+		}{"now": {}, "late": {0, 5 * time.Minute, false}, "too late": {0, 5*time.Minute + time.Second, true}, "behind": {301 * time.Second, 0, true}, "ahead": {-301 * time.Second, 0, true}} {
+			offset, late = c.offset, c.late
+			_, err := client.PutItem(f.ctx(), &sdk.PutItemInput{TableName: table, Item: key(pk, "s")})
+			if c.refused != (code(err) == "InvalidSignatureException") || !c.refused && err != nil {
+				t.Errorf("%s: %v", pk, err)
+			}
+			offset, late = 0, 0
+			if out, err := f.client.GetItem(f.ctx(), &sdk.GetItemInput{TableName: table, Key: key(pk, "s")}); err != nil || c.refused != (out.Item == nil) {
+				t.Errorf("%s: %v, %v", pk, out.Item, err)
+			}
+			client = sdk.New(client.Options()) // it notes how far its clock is off
+		}
+	})
 }
 
 // TestOverAPort: the same client over a socket; where the hook breaks the connection, the socket breaks.

@@ -20,8 +20,9 @@ type call struct {
 	lane    metadata.LaneID
 	timeout time.Duration // of one attempt
 	write   bool
-	open    error // what an attempt is whose outcome nobody knows
-	doubt   bool  // there was such an attempt
+	open    error          // what an attempt is whose outcome nobody knows
+	doubt   bool           // there was such an attempt
+	minted  metadata.Stamp // the oldest id that is committed, if there is one
 }
 
 func reading(op string, lane metadata.LaneID, key metadata.Key) *call {
@@ -53,7 +54,7 @@ func attempt[I, O any](ctx context.Context, t *Table, c *call, timeout time.Dura
 	}
 	limited, cancel := t.env.WithTimeout(ctx, timeout)
 	defer cancel()
-	x := &exchange{table: t}
+	x := &exchange{table: t, minted: c.minted}
 	start := t.env.Mono()
 	out, err := do(limited, in, func(o *dynamodb.Options) { o.HTTPClient = x })
 	took := t.env.Mono() - start

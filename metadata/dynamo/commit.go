@@ -18,6 +18,7 @@ func (t *Table) Commit(ctx context.Context, commit metadata.Commit) (*metadata.H
 	if err := commit.Validate(); err != nil {
 		return nil, c.error("", err)
 	}
+	c.minted = commit.Minted
 	out, err := attempt(ctx, t, c, c.timeout, t.client.UpdateItem, t.update(c, commitExpr(&commit)))
 	if err != nil {
 		var failed *refused
@@ -143,6 +144,9 @@ func (t *Table) appendAll(ctx context.Context, op, token string, commits []metad
 	}
 	items := t.items(commits, offsets)
 	c.key = parseKey(items[0].Update.Key)
+	if len(commits) > 0 { // all of one segment
+		c.minted = commits[0].Minted
+	}
 	_, err := attempt(ctx, t, c, c.timeout, t.client.TransactWriteItems, t.transaction(token, items))
 	var stopped *cancelled
 	if !errors.As(err, &stopped) {

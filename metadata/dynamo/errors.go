@@ -122,7 +122,7 @@ func unsent(ctx context.Context, x *exchange, err error) error {
 		return context.Cause(ctx)
 	case errors.As(err, &params):
 		return because(metadata.ErrInvalid, err)
-	case x.reached, errors.Is(err, context.DeadlineExceeded): // nobody there, or credentials did not come in time
+	case x.reached, errors.Is(err, context.DeadlineExceeded), errors.Is(err, errOld): // nobody there, or credentials did not come in time
 		return because(metadata.ErrUnavailable, err)
 	case errors.As(err, &none):
 		return because(metadata.ErrNoCredentials, err)

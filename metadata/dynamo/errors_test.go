@@ -9,12 +9,14 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/metadata/dynamo"
 )
@@ -299,3 +301,43 @@ func TestClockIsAnHourOff(t *testing.T) {
 		}
 	}
 }
+
+// The process stands still while a commit is signed, as a machine does that is suspended, whose timers stand still with it: it finds that its segment is too old by now, and sends nothing.
+func TestASegmentTooOldToBeSent(t *testing.T) {
+	alone := func(t *dynamo.Table, c metadata.Commit) error {
+		_, err := t.Commit(context.Background(), c)
+		return err
+	}
+	together := func(t *dynamo.Table, c metadata.Commit) error {
+		return t.CommitAll(context.Background(), "token", []metadata.Commit{c})
+	}
+	for _, send := range []func(*dynamo.Table, metadata.Commit) error{alone, together} {
+		for still, sent := range map[time.Duration]int{metadata.MaxSegmentAge - time.Minute: 1, metadata.MaxSegmentAge: 0} {
+			clock := &wall{Clock: env.System().Clock}
+			s := &script{answer: func(int, *http.Request) (*http.Response, error) {
+				return reply(400, refusal("ConditionalCheckFailedException"))
+			}}
+			config := local(s)
+			config.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				clock.ahead.Store(int64(still))
+				return aws.Credentials{AccessKeyID: "a", SecretAccessKey: "b"}, nil
+			})
+			e := env.System()
+			e.Clock = clock
+			commit := commitTo(aHead, entry(1, 1, 0))
+			commit.Minted = metadata.Stamp{Wall: clock.Now(), Mono: clock.Mono()}
+			err := send(openTable(t, dynamo.Config{AWS: config, Env: e}), commit)
+			if unsent := errors.Is(err, metadata.ErrUnavailable) && !errors.Is(err, metadata.ErrOutcomeUnknown); err == nil || s.requests() != sent || unsent != (sent == 0) {
+				t.Errorf("still for %v: %d requests, %v", still, s.requests(), err)
+			}
+		}
+	}
+}
+
+// wall is a clock of which the monotonic part stands still where the wall goes on.
+type wall struct {
+	env.Clock
+	ahead atomic.Int64
+}
+
+func (c *wall) Now() time.Time { return c.Clock.Now().Add(time.Duration(c.ahead.Load())) }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/varvelog/varve/metadata"
 )
 
 type httpClient interface {
@@ -26,14 +28,23 @@ const maxAnswer = 16 << 20
 // Date of the answer.
 type exchange struct {
 	table   *Table
-	reached bool // the HTTP client was asked to send
-	sent    bool // the service may have got the request
+	minted  metadata.Stamp // of the segment that is committed
+	reached bool           // the HTTP client was asked to send
+	sent    bool           // the service may have got the request
 }
+
+// errOld is a request for a segment that became too old while its process stood still. It is looked for after the request was signed: with the service's limit to the age of
+// signatures, five minutes, that bounds how late a commit can apply, whatever stands still where.
+var errOld = fmt.Errorf("%w: the segment was made over %v ago", metadata.ErrUnavailable, metadata.MaxSegmentAge)
 
 // Do sends the request and reads the whole answer.
 func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
+	}
+	now := metadata.Stamp{Wall: x.table.env.Now(), Mono: x.table.env.Mono()}
+	if x.minted != (metadata.Stamp{}) && x.minted.Age(now) >= metadata.MaxSegmentAge {
+		return nil, errOld
 	}
 	x.reached, x.sent = true, true
 	var connected atomic.Bool

@@ -177,7 +177,7 @@ func (t *transaction) prepare(ctx context.Context) error {
 		}
 		t.since = append(t.since, v.next)
 		t.commits = append(t.commits, metadata.Commit{
-			Lane: p.Lane, Writer: t.cfg.Writer, Epoch: v.epoch, Cap: metadata.CapFor(v.first, 1),
+			Lane: p.Lane, Minted: t.s.Minted, Writer: t.cfg.Writer, Epoch: v.epoch, Cap: metadata.CapFor(v.first, 1),
 			Entries: []metadata.Entry{{ID: t.s.ID, Start: p.Start, Slots: p.Slots}}, Expect: p.Expect, Tokens: p.Tokens,
 			Once: t.once, Since: v.next,
 		})

@@ -121,6 +121,9 @@ func (w *Writer) request(b *batch) metadata.Commit {
 			s.Entry = i
 			c.Producers = append(c.Producers, s)
 		}
+		if i == 0 || t.segment.Minted.Age(c.Minted) > 0 {
+			c.Minted = t.segment.Minted
+		}
 		c.Entries = append(c.Entries, t.entry())
 		c.Expect = append(c.Expect, t.segment.Expect...)
 		c.Tokens = append(c.Tokens, t.segment.Tokens...)

@@ -115,6 +115,7 @@ func TestAge(t *testing.T) {
 			on(t, func(b *bench) {
 				clock := &skewed{Clock: b.env.Clock}
 				b.env.Clock, b.config.Env.Clock = clock, clock
+				b.table.Table = b.db.open(t, b.env, nil)
 				b.writer = lane.New(b.config)
 				b.commit(1)
 				s := b.segment(1)
@@ -179,7 +180,9 @@ func TestRemintFails(t *testing.T) {
 				b.writer = lane.New(b.config)
 				b.commit(1)
 				b.table.fault = plan{"Commit": {nil, {delay: 11 * time.Minute}}}.decide
-				first := b.send(b.segment(1))
+				slow := b.segment(1)
+				slow.Minted.Wall, slow.Minted.Mono = slow.Minted.Wall.Add(5*time.Minute), slow.Minted.Mono+5*time.Minute // so that it is not too old when it is sent at last
+				first := b.send(slow)
 				synctest.Wait()
 				old, young := b.segment(1, 2), b.segment(1, 3)
 				old.Deadline, young.Deadline = old.Deadline+time.Hour, young.Deadline+time.Hour
