@@ -118,7 +118,8 @@ func (cs Cuts) Shift(from, n int64) int64 {
 // Era is era/<number>.json in the bucket, which says so even to a table that does not know of it. It is put before anything else of a repair, and never changed.
 type Era struct {
 	Number int64     // the first is 1
-	Back   time.Time // the table has nothing of what was committed after it; zero: it was lost
+	Back   time.Time // the moment that the table was put back to: it has nothing of what was committed after it; zero: it was lost
+	Whole  time.Time // what was committed up to it the table has: Back, or earlier, if it was put back to before an earlier repair was finished; zero: it may lack anything
 	Begun  time.Time // service time when the repair began
 	Jump   int64     // from where on offsets are given in this era
 }
@@ -134,21 +135,22 @@ const FenceStep = 1 << 20
 // Version is the least config version of topics in the era.
 func (e *Era) Version() int64 { return e.Number * VersionStep }
 
-// Lost tells whether the table was lost altogether.
-func (e *Era) Lost() bool { return e.Back.IsZero() }
+// Lost tells whether the table may lack anything.
+func (e *Era) Lost() bool { return e.Whole.IsZero() }
 
 type eraJSON struct {
-	Era   int64 `json:"era"`
-	Back  int64 `json:"restored_to_ms"` // 0: lost
-	Begun int64 `json:"begun_ms"`
-	Jump  int64 `json:"jump"`
+	Era   int64  `json:"era"`
+	Back  int64  `json:"restored_to_ms"`     // 0: lost
+	Whole *int64 `json:"whole_ms,omitempty"` // if it is not Back
+	Begun int64  `json:"begun_ms"`
+	Jump  int64  `json:"jump"`
 }
 
 // EncodeEra is the object of an era.
 func EncodeEra(e Era) ([]byte, error) {
-	j := eraJSON{Era: e.Number, Begun: e.Begun.UnixMilli(), Jump: e.Jump}
-	if !e.Lost() {
-		j.Back = e.Back.UnixMilli()
+	j := eraJSON{Era: e.Number, Back: unixMilli(e.Back), Begun: e.Begun.UnixMilli(), Jump: e.Jump}
+	if whole := unixMilli(e.Whole); whole != j.Back {
+		j.Whole = &whole
 	}
 	return json.Marshal(j)
 }
@@ -159,14 +161,27 @@ func DecodeEra(b []byte) (Era, error) {
 	if err := json.Unmarshal(b, &j); err != nil {
 		return Era{}, fmt.Errorf("%w: era: %w", ErrCorrupt, err)
 	}
-	if j.Era < 1 || j.Era > math.MaxInt64/VersionStep || j.Jump < EraStep || j.Jump%EraStep != 0 || j.Begun < 1 || j.Back < 0 {
+	if j.Whole == nil {
+		j.Whole = &j.Back
+	}
+	if j.Era < 1 || j.Era > math.MaxInt64/VersionStep || j.Jump < EraStep || j.Jump%EraStep != 0 || j.Begun < 1 || j.Back < 0 || *j.Whole < 0 || *j.Whole > j.Back {
 		return Era{}, fmt.Errorf("%w: era %d, restored to %d, begun %d, jump %d", ErrCorrupt, j.Era, j.Back, j.Begun, j.Jump)
 	}
-	e := Era{Number: j.Era, Begun: time.UnixMilli(j.Begun).UTC(), Jump: j.Jump}
-	if j.Back > 0 {
-		e.Back = time.UnixMilli(j.Back).UTC()
+	return Era{Number: j.Era, Back: fromMilli(j.Back), Whole: fromMilli(*j.Whole), Begun: fromMilli(j.Begun), Jump: j.Jump}, nil
+}
+
+func unixMilli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
 	}
-	return e, nil
+	return t.UnixMilli()
+}
+
+func fromMilli(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
 }
 
 // EraMark is LOG|ERA: what the table knows of eras.
@@ -238,12 +253,15 @@ func DecodeCuts(packed []byte) (cuts []Cut, err error) {
 	return cuts, nil
 }
 
-// WithCuts is the cuts of the state and others, sorted, without those below the log start and those that drop names.
+// WithCuts is the cuts of the state and others, sorted, without those that drop names, and those that end below the log start and before whose end no chunk is left whose bases
+// they explain. One that ends where the log begins still tells who stands in it what became of it.
 func (s *State) WithCuts(drop func(Cut) bool, more ...Cut) []Cut {
-	cuts := slices.DeleteFunc(slices.Clone(s.Cuts), func(c Cut) bool { return c.To <= s.Starts[c.Slot] || drop(c) })
+	cuts := slices.DeleteFunc(slices.Clone(s.Cuts), func(c Cut) bool { return c.To < s.Starts[c.Slot] && c.Order < s.First || drop(c) })
 	cuts = append(cuts, more...)
-	slices.SortFunc(cuts, func(a, b Cut) int { return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.From, b.From)) })
-	return cuts
+	slices.SortFunc(cuts, func(a, b Cut) int {
+		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	return slices.Compact(cuts)
 }
 
 // Used are the slots of a lane that are partitions of the topic.

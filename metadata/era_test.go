@@ -27,18 +27,21 @@ func TestJumpIsFarAboveAllThatWasGiven(t *testing.T) {
 
 func TestEraObject(t *testing.T) {
 	for _, e := range []metadata.Era{
-		{Number: 1, Back: time.UnixMilli(5).UTC(), Begun: time.UnixMilli(7).UTC(), Jump: metadata.EraStep},
+		{Number: 1, Back: time.UnixMilli(5).UTC(), Whole: time.UnixMilli(5).UTC(), Begun: time.UnixMilli(7).UTC(), Jump: metadata.EraStep},
+		{Number: 2, Back: time.UnixMilli(5).UTC(), Whole: time.UnixMilli(4).UTC(), Begun: time.UnixMilli(7).UTC(), Jump: metadata.EraStep},
+		{Number: 2, Back: time.UnixMilli(5).UTC(), Begun: time.UnixMilli(7).UTC(), Jump: metadata.EraStep},
 		{Number: 3, Begun: time.UnixMilli(7).UTC(), Jump: 5 * metadata.EraStep},
 	} {
 		b, err := metadata.EncodeEra(e)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := metadata.DecodeEra(b); got != e || err != nil || got.Lost() != e.Back.IsZero() {
+		if got, err := metadata.DecodeEra(b); got != e || err != nil || got.Lost() != e.Whole.IsZero() {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
 	for _, bad := range []string{"", "{}", "[]", `{"era":1,"begun_ms":1,"jump":5}`, `{"era":0,"begun_ms":1,"jump":17592186044416}`, `{"era":1,"begun_ms":1,"jump":17592186044416,"restored_to_ms":-1}`,
+		`{"era":1,"begun_ms":1,"jump":17592186044416,"restored_to_ms":5,"whole_ms":6}`, `{"era":1,"begun_ms":1,"jump":17592186044416,"restored_to_ms":5,"whole_ms":-1}`,
 		`{"era":9223372036854775807,"begun_ms":1,"jump":17592186044416}`} {
 		if e, err := metadata.DecodeEra([]byte(bad)); !errors.Is(err, metadata.ErrCorrupt) {
 			t.Errorf("%s: %+v, %v", bad, e, err)
@@ -49,7 +52,7 @@ func TestEraObject(t *testing.T) {
 // What is read is as it was written again, and has a version of its own; all else is ErrCorrupt.
 func FuzzDecodeEra(f *testing.F) {
 	for _, s := range []string{"", "null", "{}", "[]", `{"era":1,"restored_to_ms":5,"begun_ms":7,"jump":17592186044416}`, `{"era":3,"restored_to_ms":0,"begun_ms":7,"jump":87960930222080}`,
-		`{"era":8796093022207,"begun_ms":9223372036854775807,"jump":17592186044416}`, `{"era":1e1,"begun_ms":7,"jump":17592186044416}`} {
+		`{"era":3,"restored_to_ms":5,"whole_ms":0,"begun_ms":7,"jump":87960930222080}`, `{"era":8796093022207,"begun_ms":9223372036854775807,"jump":17592186044416}`, `{"era":1e1,"begun_ms":7,"jump":17592186044416}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -74,9 +77,14 @@ func FuzzDecodeEra(f *testing.F) {
 }
 
 func TestCuts(t *testing.T) {
-	s := &metadata.State{Starts: metadata.Offsets{1: 50}, Cuts: []metadata.Cut{{Slot: 1, From: 5, To: 50}, {Slot: 1, From: 60, To: 70, Order: 9}}}
+	s := &metadata.State{First: 7, Starts: metadata.Offsets{1: 50}, Cuts: []metadata.Cut{
+		{Slot: 1, From: 5, To: 20, Order: 6},  // nobody needs it any more
+		{Slot: 1, From: 20, To: 30, Order: 7}, // the chunk of order 7 is still there, and its bases are explained by it
+		{Slot: 1, From: 40, To: 50, Order: 6}, // the log begins where it ends
+		{Slot: 1, From: 60, To: 70, Order: 9},
+	}}
 	cuts := s.WithCuts(func(c metadata.Cut) bool { return c.From == 60 }, metadata.Cut{Slot: 2, To: 3}, metadata.Cut{Slot: 1, From: 55, To: 100, Order: 8})
-	want := []metadata.Cut{{Slot: 1, From: 55, To: 100, Order: 8}, {Slot: 2, To: 3}}
+	want := []metadata.Cut{{Slot: 1, From: 20, To: 30, Order: 7}, {Slot: 1, From: 40, To: 50, Order: 6}, {Slot: 1, From: 55, To: 100, Order: 8}, {Slot: 2, To: 3}}
 	if !reflect.DeepEqual(cuts, want) {
 		t.Fatalf("%+v", cuts)
 	}
