@@ -22,17 +22,20 @@ func Identity(ctx context.Context, g store.Getter) (metadata.Identity, error) {
 	return metadata.DecodeIdentity(b)
 }
 
-// Era reads an era's object, by two requests: store.ErrNotExist, metadata.ErrCorrupt.
+// Era reads an era's object, by two requests: store.ErrNotExist, metadata.ErrCorrupt. One that speaks of another era than its name is corrupt.
 func Era(ctx context.Context, g store.Getter, name string) (metadata.Era, error) {
 	b, err := logObject(ctx, g, name)
 	if err != nil {
 		return metadata.Era{}, err
 	}
 	e, err := metadata.DecodeEra(b)
-	if err != nil {
-		err = fmt.Errorf("object %s: %w", name, err)
+	if err == nil && segment.EraName(e.Number) != name {
+		err = fmt.Errorf("%w: it is of era %d", metadata.ErrCorrupt, e.Number)
 	}
-	return e, err
+	if err != nil {
+		return metadata.Era{}, fmt.Errorf("object %s: %w", name, err)
+	}
+	return e, nil
 }
 
 func logObject(ctx context.Context, g store.Getter, name string) ([]byte, error) {
