@@ -34,8 +34,12 @@ type Table interface {
 	Topic(ctx context.Context, name string) (*metadata.Topic, error)
 	Topics(ctx context.Context, after string, limit int) (topics []*metadata.Topic, more bool, err error)
 	Identity(ctx context.Context) (id metadata.Identity, ok bool, err error)
+	EraMark(ctx context.Context) (metadata.EraMark, error)
 	objects.Table
 }
+
+// ErrUnrepaired is a log whose repair is not finished: what it has yet to append again would be archived under offsets that were given before.
+var ErrUnrepaired = errors.New("a repair of the log has begun and is not finished: run 'varve repair' again, as it was run")
 
 // Store is what it needs of a log's bucket.
 type Store interface {
@@ -73,7 +77,7 @@ type Options struct {
 	Memory int64
 	// All archives everything that was committed before the run, however little it is and whether the lanes are idle or not, and merges rows however young they are.
 	All bool
-	// Until, for the repair, leaves alone the orders of a lane from this one on; 0 is none, -1 leaves alone all.
+	// Until is for the repair, whose compaction is not kept from a log that is not repaired yet: it leaves alone the orders of a lane from this one on; 0 is none, -1 leaves alone all.
 	Until map[metadata.LaneID]int64
 	// DryRun only plans.
 	DryRun bool
@@ -94,7 +98,7 @@ func (o *Options) complete() error {
 }
 
 // Run compacts. The report has what was done, also where an error comes with it: lanes that failed do not keep others from being compacted. Of the errors of lanes,
-// *archive.AlarmError is damage. That another compactor was faster, and that a topic was deleted meanwhile, is no error. metadata.ErrUnknownTopic is a topic of
+// *archive.AlarmError is damage. ErrUnrepaired: nothing was done. That another compactor was faster, and that a topic was deleted meanwhile, is no error. metadata.ErrUnknownTopic is a topic of
 // Options.Topics that the log does not have.
 func Run(ctx context.Context, table Table, bucket Store, o Options) (*Report, error) {
 	report := &Report{DryRun: o.DryRun, Jobs: []JobReport{}, Failures: []Failure{}}
@@ -142,6 +146,15 @@ func (r *run) all(ctx context.Context) error {
 		return fmt.Errorf("compact: %w: the table has no identity", metadata.ErrWrongLog)
 	}
 	r.log = identity.Log
+	if r.o.Until == nil {
+		mark, err := r.table.EraMark(ctx)
+		if err != nil {
+			return err
+		}
+		if mark.Done < mark.Begun {
+			return fmt.Errorf("compact: %w", ErrUnrepaired)
+		}
+	}
 	lanes, err := r.lanes(ctx)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func TestCosts(t *testing.T) {
 	check(t, err)
 	chunks := (n/8 + 31) / 32 // pages of 32
 	want := map[string]int{
-		"Identity": 1, "Topics": 1,
+		"Identity": 1, "EraMark": 1, "Topics": 1,
 		"State":   4, // survey, step, publication, merges
 		"Head":    2, // survey, step
 		"Topic":   2, // step, merges
@@ -104,7 +104,7 @@ func TestCosts(t *testing.T) {
 	clear(w.calls)
 	_, err = compact.Run(t.Context(), w.table, o, compact.Options{Env: w.env})
 	check(t, err)
-	if want := (map[string]int{"Identity": 1, "Topics": 1, "State": 2, "Head": 1, "Topic": 1, "Rows": 1}); !maps.Equal(w.calls, want) {
+	if want := (map[string]int{"Identity": 1, "EraMark": 1, "Topics": 1, "State": 2, "Head": 1, "Topic": 1, "Rows": 1}); !maps.Equal(w.calls, want) {
 		t.Errorf("a run with nothing to do: %v, want %v", w.calls, want)
 	}
 }

@@ -253,38 +253,94 @@ func (r *run) fingerprints(ctx context.Context, all []*addition) (prints, error)
 	}
 	oldest := all[0].id.Time().Add(-skew)
 	for _, l := range r.inOrder() {
+		var twice []metadata.Cut
 		for _, slot := range l.slots {
-			partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
-			rows, err := archive.Rows(ctx, r.table, l.topic, partition, l.state)
+			cuts, err := r.fingerprint(ctx, p, l, slot, oldest)
 			if err != nil {
 				return nil, err
 			}
-			seen := map[place]bool{} // a batch that was copied again is one
-			for i, row := range append(rows, r.replaced(l, slot, rows)...) {
-				if row.Count == 0 || row.Segment.Time().Before(oldest) || row.Base >= r.era.Jump {
-					continue
-				}
-				err := archive.Batches(ctx, r.bucket, row, func(b []byte) error {
-					h, err := segment.ParseBatchHeader(b)
-					if at := (place{h.BaseOffset, print(b)}); err == nil && !seen[at] {
-						seen[at] = true
-						p.add(l.id, slot, at.batch)
-					}
-					return err
-				})
-				if err != nil && (i < len(rows) || !errors.Is(err, store.ErrNotExist)) { // a replaced one may have been swept since it was listed
-					return nil, err
-				}
-			}
+			twice = append(twice, cuts...)
+		}
+		if len(twice) == 0 {
+			continue
+		}
+		var err error
+		if l.state, err = r.table.SetCuts(ctx, l.state, l.state.WithCuts(func(c metadata.Cut) bool { return slices.Contains(twice, c) }, twice...)); err != nil {
+			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// fingerprint adds a slot's batches. Of extents of another history than its rows, whose records are appended again, it returns the offsets: these were given twice.
+func (r *run) fingerprint(ctx context.Context, p prints, l *lane, slot metadata.Slot, oldest time.Time) (twice []metadata.Cut, err error) {
+	partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
+	rows, err := archive.Rows(ctx, r.table, l.topic, partition, l.state)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[place]bool{} // a batch that was copied again is one
+	recent := func(row *metadata.Row) bool {
+		return row.Count > 0 && !row.Segment.Time().Before(oldest) && row.Base < r.era.Jump
+	}
+	for _, row := range rows {
+		if recent(row) {
+			places, err := r.places(ctx, row)
+			if err != nil {
+				return nil, err
+			}
+			p.add(l.id, slot, places, seen)
+		}
+	}
+	for _, extent := range r.replaced(l, slot, rows) {
+		if !recent(extent) {
+			continue
+		}
+		places, err := r.places(ctx, extent)
+		same := true
+		if err == nil && slices.ContainsFunc(places, func(at place) bool { return !seen[at] }) {
+			same, err = r.sameHistory(ctx, extent, rows)
+		}
+		switch {
+		case errors.Is(err, store.ErrNotExist): // it was swept since it was listed
+		case err != nil:
+			return nil, err
+		case same:
+			p.add(l.id, slot, places, seen)
+		default:
+			twice = append(twice, metadata.Cut{Slot: slot, From: extent.Base, To: extent.End, Order: l.order})
+		}
+	}
+	return joined(twice), nil
+}
+
+// joined makes one of cuts of a slot that touch.
+func joined(cuts []metadata.Cut) (all []metadata.Cut) {
+	slices.SortFunc(cuts, func(a, b metadata.Cut) int { return cmp.Compare(a.From, b.From) })
+	for _, c := range cuts {
+		if n := len(all); n > 0 && c.From <= all[n-1].To {
+			all[n-1].To = max(all[n-1].To, c.To)
+		} else {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // place is a batch and where it is.
 type place struct {
 	base  int64
 	batch uint64
+}
+
+// places are the batches of a row.
+func (r *run) places(ctx context.Context, row *metadata.Row) (all []place, err error) {
+	err = archive.Batches(ctx, r.bucket, row, func(b []byte) error {
+		h, err := segment.ParseBatchHeader(b)
+		all = append(all, place{h.BaseOffset, print(b)})
+		return err
+	})
+	return all, err
 }
 
 // replaced are the extents of archive segments that were found and that none of the rows is, in the form of rows.
@@ -305,14 +361,20 @@ func (r *run) replaced(l *lane, slot metadata.Slot, rows []*metadata.Row) (more 
 	return more
 }
 
-func (p prints) add(l metadata.LaneID, slot metadata.Slot, batch uint64) {
+// add adds batches but those that were seen already.
+func (p prints) add(l metadata.LaneID, slot metadata.Slot, places []place, seen map[place]bool) {
 	if p[l] == nil {
 		p[l] = map[metadata.Slot]map[uint64]int{}
 	}
 	if p[l][slot] == nil {
 		p[l][slot] = map[uint64]int{}
 	}
-	p[l][slot][batch]++
+	for _, at := range places {
+		if !seen[at] {
+			seen[at] = true
+			p[l][slot][at.batch]++
+		}
+	}
 }
 
 // have tells whether the archive has the segment's batches of a lane, and takes them out if so. A segment whose bytes are not what its footer says is an error.

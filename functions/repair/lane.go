@@ -33,6 +33,9 @@ func (r *run) rewrite(ctx context.Context, l *lane) error {
 	if err := r.read(ctx, l); err != nil { // what was committed up to the jump lies in the cut, too
 		return err
 	}
+	if r.done && l.closed(r.era.Jump) { // since when rows may have been merged, and chunks deleted, by which it was known what was given twice
+		return nil
+	}
 	if err := r.closeCut(ctx, l); err != nil {
 		return err
 	}
@@ -97,47 +100,69 @@ func (r *run) cutAll(ctx context.Context, l *lane) error {
 	return err
 }
 
-// narrow leaves of the era's cuts the row without records, and before it what was given again. A compaction may have merged that row with those before it: then it cannot be told any
-// more where it began, and the slot's cuts stay as they are.
+// narrow leaves of the era's cuts the row without records, and before it what was given again. Of a time of which the table knows nothing any offset may have been given again, and a
+// compaction that was under way when the repair began may have merged that row with those before it, so that it cannot be told where it began: then cuts stay as they are.
 func (r *run) narrow(ctx context.Context, l *lane) error {
 	var cuts []metadata.Cut
-	var bases metadata.Offsets // of the rows without records
-	merged := map[metadata.Slot]bool{}
+	kept, unknown := map[metadata.Slot]bool{}, !r.era.Whole.Equal(r.era.Back)
 	for _, slot := range l.slots {
 		partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
 		row, err := r.table.Row(ctx, l.topic.ID, partition, r.era.Jump-1, metadata.Strong)
 		if err != nil {
 			return err
 		}
-		if row.Count > 0 {
-			merged[slot] = true
+		if unknown || row.Count > 0 {
+			kept[slot] = true
 			continue
 		}
-		from := row.Base
-		bases[slot] = from
-		if l.last[slot] > l.ends[slot] && l.last[slot] < row.Base {
-			cuts = append(cuts, metadata.Cut{Slot: slot, From: l.ends[slot], To: l.last[slot], Order: l.order})
-		} else if l.last[slot] > l.ends[slot] {
-			from = min(from, l.ends[slot])
+		from, ends, last := row.Base, l.ends[slot], l.last[slot]
+		if last > ends && last < from {
+			cuts = append(cuts, metadata.Cut{Slot: slot, From: ends, To: last, Order: l.order})
+		} else if last > ends {
+			from = ends
 		}
 		cuts = append(cuts, metadata.Cut{Slot: slot, From: from, To: r.era.Jump, Order: l.order})
 	}
 	ofEra := func(c metadata.Cut) bool {
-		return !merged[c.Slot] && c.Order == l.order && (c.To == r.era.Jump || c.From == l.ends[c.Slot] && c.To == l.last[c.Slot])
+		return !kept[c.Slot] && c.Order == l.order && (c.To == r.era.Jump || c.From == l.ends[c.Slot] && c.To == l.last[c.Slot])
 	}
 	state, err := r.table.SetCuts(ctx, l.state, l.state.WithCuts(ofEra, cuts...))
 	if err != nil {
 		return err
 	}
-	for _, c := range state.Cuts { // where nothing is kept below a cut the log begins behind it, so that nobody who reads from its start is told of one
-		first := c.From == l.ends[c.Slot] && c.From < bases[c.Slot] && (c.To == l.last[c.Slot] || c.To == r.era.Jump) // rows in it hold those that had these offsets first
-		if !first && !merged[c.Slot] && c.From <= state.Starts[c.Slot] && state.Starts[c.Slot] < c.To {
-			if state, err = r.table.SetStart(ctx, l.id, c.Slot, c.To); err != nil {
-				return err
-			}
+	for _, slot := range l.slots {
+		if state, err = r.passCuts(ctx, l, state, slot); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// passCuts lets a slot that begins with rows without records, in cuts, begin behind them, and no cut go on over that place: nobody who reads from its start is told of a cut. It returns
+// the state after it.
+func (r *run) passCuts(ctx context.Context, l *lane, state *metadata.State, slot metadata.Slot) (*metadata.State, error) {
+	partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
+	start := state.Starts[slot]
+	for state.Cut(slot, start) != nil {
+		row, err := r.table.Row(ctx, l.topic.ID, partition, start, metadata.Strong)
+		if errors.Is(err, metadata.ErrNoRow) || err == nil && (row.End <= start || row.Count > 0 || state.Cut(slot, row.End-1) == nil) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if state, err = r.table.SetStart(ctx, l.id, slot, row.End); err != nil {
+			return nil, err
+		}
+		start = state.Starts[slot]
+	}
+	c := state.Cut(slot, start)
+	if c == nil || c.From == start {
+		return state, nil
+	}
+	before, after := *c, *c
+	before.To, after.From = start, start
+	return r.table.SetCuts(ctx, state, state.WithCuts(func(d metadata.Cut) bool { return d == *c }, before, after))
 }
 
 // jump lets the lane go on at the era's offsets, at a moment when its head holds no entries. Writers that are refused come back after a while: the time for it.
@@ -212,9 +237,12 @@ func (r *run) drain(ctx context.Context, l *lane) (*metadata.Head, error) {
 
 var writer = metadata.EpochOf("repair")
 
+// closed tells whether closeCut was done.
+func (l *lane) closed(jump int64) bool { return l.state.Ends[l.slots[0]] >= jump }
+
 // closeCut lays a row without records over the lane's cuts of the era, and passes the orders whose commits lie in them.
 func (r *run) closeCut(ctx context.Context, l *lane) error {
-	if l.state.Ends[l.slots[0]] >= r.era.Jump {
+	if l.closed(r.era.Jump) {
 		return nil
 	}
 	p := &metadata.Publication{Lane: l.id, ID: archive.Mint(r.o.Env, r.table, l.topic.Class(), l.state.Floor), From: l.state.Archived, To: l.next, Ends: map[metadata.Slot]int64{}}

@@ -64,12 +64,14 @@ const (
 var (
 	ErrNothing = errors.New("nothing to repair: the table is not behind its bucket")
 	ErrBusy    = errors.New("the lane is written to without a pause: stop its producers and run the repair again")
+	// ErrCompacted: which records had these offsets first cannot be told any more by the table.
+	ErrCompacted = errors.New("what was committed after that moment has been archived: put the table back to it once more, and repair before anything is compacted; or give the moment exactly")
 )
 
 // Options say what happened to the table.
 type Options struct {
 	// Back is the moment that the table was put back to: it has nothing of what was committed after it. One that is earlier does no harm but that more records get other
-	// offsets. Ignored while a repair that has begun is not finished.
+	// offsets. While a repair that has begun is not finished it is that one's.
 	Back time.Time
 	// Lost: there was no table any more. Back is then zero.
 	Lost bool
@@ -126,8 +128,13 @@ func (r *run) all(ctx context.Context) error {
 	if err := r.readLanes(ctx); err != nil {
 		return err
 	}
-	if !r.begun && r.nothing() {
-		return ErrNothing
+	if !r.begun {
+		if err := r.checkRows(ctx); err != nil {
+			return err
+		}
+		if r.nothing() {
+			return ErrNothing
+		}
 	}
 	for _, l := range r.lanes {
 		if r.o.Lost && !r.begun && l.head.Next > 0 { // topics alone may be what a run has left that was cut off
@@ -201,39 +208,103 @@ func (r *run) chooseEra(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.readEras(ctx, mark); err != nil {
+		return err
+	}
 	var last metadata.Era
+	if n := len(r.eras); n > 0 {
+		last = r.eras[n-1]
+	}
+	same := last.Number > 0 && mark.Begun == last.Number && r.o.Back.Equal(last.Back)
+	if same { // it was cut off, or there may be more to bring back by now of what was too young at first
+		r.era, r.begun, r.done, r.eras = last, true, mark.Done == mark.Begun, r.eras[:len(r.eras)-1]
+	} else {
+		if err := r.checkMoment(mark); err != nil {
+			return err
+		}
+		r.era = metadata.Era{Number: last.Number + 1, Back: r.o.Back, Whole: r.o.Back, Begun: r.now} // begin finds out where it jumps to
+		for _, e := range r.eras[mark.Done:] {                                                       // whose repairs this table does not know to be finished
+			if e.Whole.Before(r.era.Whole) {
+				r.era.Whole = e.Whole
+			}
+		}
+	}
+	r.report.Era, r.report.Lost, r.report.Back = r.era.Number, r.era.Back.IsZero(), r.era.Back.UTC()
+	r.settled = floorAt(r.now.Add(-Settled))
+	if last := floorOf(r.era); last.Less(r.settled) {
+		r.settled = last
+	}
+	return nil
+}
+
+// checkMoment refuses what cannot be the moment that the table was put back to, for a new era.
+func (r *run) checkMoment(mark metadata.EraMark) error {
+	told := func(back time.Time) string {
+		if back.IsZero() {
+			return "none, as it was lost"
+		}
+		return back.UTC().Format(time.RFC3339Nano)
+	}
+	wrong := &metadata.FieldError{Field: "the moment that the table was put back to", Value: told(r.o.Back)}
+	switch {
+	case r.o.Lost != r.o.Back.IsZero() || r.o.Back.After(r.now):
+		wrong.Valid = "a moment before now, " + told(r.now) + ", or that the table was lost"
+	case mark.Begun > 0 && !r.o.Back.After(r.eras[mark.Begun-1].Begun): // a table of then would not have the mark
+		known := r.eras[mark.Begun-1]
+		wrong.Valid = fmt.Sprintf("%s, as in the repair that the table knows of and that began at %s; or one after that, if the table was put back again", told(known.Back), told(known.Begun))
+	default:
+		return nil
+	}
+	return wrong
+}
+
+// readEras reads what the bucket knows of eras, 1 and on. Without one of them it would not be known which segments were put by its repair.
+func (r *run) readEras(ctx context.Context, mark metadata.EraMark) error {
 	for after, more := "", true; more; {
 		p, err := r.bucket.List(ctx, segment.EraPrefix, after, 0)
 		if err != nil {
 			return err
 		}
 		for _, o := range p.Objects {
-			if last, err = objects.Era(ctx, r.bucket, o.Name); err != nil {
+			if want := segment.EraName(int64(len(r.eras)) + 1); o.Name != want {
+				return fmt.Errorf("%w: object %s is missing, and %s is there", metadata.ErrCorrupt, want, o.Name)
+			}
+			era, err := objects.Era(ctx, r.bucket, o.Name)
+			if err != nil {
 				return err
 			}
-			r.eras = append(r.eras, last)
+			r.eras = append(r.eras, era)
 		}
 		after, more = p.Last, p.More
 	}
-	again := r.o.Lost == last.Lost() && r.o.Back.UnixMilli() == last.Back.UnixMilli() // for what was too young at first
-	same := last.Number > 0 && mark.Begun == last.Number && (mark.Done < mark.Begun || again)
-	switch {
-	case same:
-		r.era, r.begun, r.done, r.eras = last, true, mark.Done == mark.Begun, r.eras[:len(r.eras)-1]
-	case r.o.Lost && !r.o.Back.IsZero():
-		return &metadata.FieldError{Field: "a lost table", Value: r.o.Back.Format(time.RFC3339), Valid: "no moment that it was put back to"}
-	case !r.o.Lost && (r.o.Back.IsZero() || r.o.Back.After(r.now)):
-		return &metadata.FieldError{Field: "the moment that the table was put back to", Value: r.o.Back.Format(time.RFC3339), Valid: "a moment before now, " + r.now.Format(time.RFC3339)}
-	default:
-		r.era = metadata.Era{Number: last.Number + 1, Back: r.o.Back, Begun: r.now, Jump: last.Jump}
+	if n := int64(len(r.eras)); n < mark.Begun {
+		return fmt.Errorf("%w: object %s is missing, and the table knows of %d repairs", metadata.ErrCorrupt, segment.EraName(n+1), mark.Begun)
 	}
-	r.report.Era, r.report.Lost = r.era.Number, r.era.Lost()
-	if !r.era.Lost() {
-		r.report.Back = r.era.Back.UTC()
+	return nil
+}
+
+// restoring is less than it takes to put a table back, and more than clocks are apart.
+const restoring = time.Minute
+
+// checkRows refuses a table that was compacted since it was put back: what was committed after that, under offsets that were given before, would count as what the table had then.
+func (r *run) checkRows(ctx context.Context) error {
+	if !r.era.Whole.Equal(r.era.Back) || r.era.Lost() { // what a repair that was not finished has made of archive segments has their times; a lost table has no rows
+		return nil
 	}
-	r.settled = floorAt(r.now.Add(-Settled))
-	if last := floorOf(r.era); last.Less(r.settled) {
-		r.settled = last
+	for _, l := range r.inOrder() {
+		for _, slot := range l.slots {
+			partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
+			row, err := r.table.Row(ctx, l.topic.ID, partition, l.state.Ends[slot]-1, metadata.Strong)
+			if errors.Is(err, metadata.ErrNoRow) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if row.Last.After(r.era.Back.Add(restoring)) {
+				return fmt.Errorf("topic %q, partition %d, offsets %d to %d, up to %s: %w", l.topic.Name, partition, row.Base, row.End, row.Last.UTC().Format(time.RFC3339), ErrCompacted)
+			}
+		}
 	}
 	return nil
 }
@@ -248,14 +319,17 @@ func floorAt(t time.Time) segment.ID {
 // begin makes the era, and then keeps away what was sent before it.
 func (r *run) begin(ctx context.Context) error {
 	if !r.begun {
-		end := int64(0)
+		end, last := int64(0), int64(0)
+		if n := len(r.eras); n > 0 {
+			last = r.eras[n-1].Jump
+		}
 		for _, l := range r.lanes {
 			for s := range l.head.Ends {
 				end = max(end, l.head.Ends[s], l.state.Ends[s], l.reach[s])
 			}
 		}
 		var err error
-		if r.era.Jump, err = metadata.JumpFrom(end, r.era.Jump); err != nil {
+		if r.era.Jump, err = metadata.JumpFrom(end, last); err != nil {
 			return err
 		}
 		body, err := metadata.EncodeEra(r.era)

@@ -38,12 +38,12 @@ func (r *run) since() segment.ID {
 	if r.era.Lost() {
 		return segment.ID{}
 	}
-	return segment.NewID(r.era.Back.Add(-Settled), segment.Keep, segment.InBucket, 0, segment.ID{})
+	return segment.NewID(r.era.Whole.Add(-Settled), segment.Keep, segment.InBucket, 0, segment.ID{})
 }
 
-// before tells whether what has this id may have been committed before the moment that the table was put back to. Ids have whole milliseconds, and are the service's time.
+// before tells whether what has this id may have been committed while the table was whole. Ids have whole milliseconds, and are the service's time.
 func (r *run) before(id segment.ID) bool {
-	return !r.era.Lost() && !id.Time().After(r.era.Back)
+	return !r.era.Lost() && !id.Time().After(r.era.Whole)
 }
 
 // search lists the bucket and reads the footers of what is young enough.

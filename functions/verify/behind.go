@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/varvelog/varve/internal/objects"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
+	"github.com/varvelog/varve/segment/store"
 )
 
 // A table that was put back to an earlier moment is sound by itself. What tells is the bucket: segments of a time of which the table has no commit at all, and the
@@ -51,7 +53,7 @@ func (r *run) behind(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	last, err := r.lastEra(ctx)
+	last, err := r.lastEra(ctx, mark.Done)
 	if err != nil {
 		return err
 	}
@@ -76,17 +78,29 @@ func (r *run) behind(ctx context.Context) error {
 	return nil
 }
 
-// lastEra is the last era that the bucket knows of, zero before the first.
-func (r *run) lastEra(ctx context.Context) (last metadata.Era, err error) {
-	if r.eraObject == "" {
-		return last, nil
+// lastEra is the last era that the bucket knows of, zero before the first. A repair reads them all: which records an earlier one has appended again follows from its era.
+func (r *run) lastEra(ctx context.Context, done int64) (last metadata.Era, err error) {
+	names := r.eraObjects
+	for n := int64(1); n <= done; n++ { // those that were finished are known to have been there
+		if name := segment.EraName(n); n > int64(len(names)) || names[n-1] != name {
+			names = append(slices.Clone(names), name) // made since they were listed, or gone
+			break
+		}
 	}
-	last, err = objects.Era(ctx, r.bucket, r.eraObject)
-	if errors.Is(err, metadata.ErrCorrupt) {
-		r.find(Finding{Kind: EraUnreadable, Object: r.eraObject, What: err.Error()})
-		err = nil
+	for _, name := range names {
+		e, err := objects.Era(ctx, r.bucket, name)
+		switch {
+		case errors.Is(err, metadata.ErrCorrupt):
+			r.find(Finding{Kind: EraUnreadable, Object: name, What: err.Error()})
+		case errors.Is(err, store.ErrNotExist):
+			r.find(Finding{Kind: EraUnreadable, Object: name, What: fmt.Sprintf("it is missing, and the table knows of %d repairs that were finished", done)})
+		case err != nil:
+			return last, err
+		case e.Number > last.Number:
+			last = e
+		}
 	}
-	return last, err
+	return last, nil
 }
 
 // leap takes the offsets that the next item states for those that were counted, where a repair has let the slot jump there.

@@ -113,7 +113,7 @@ var kinds = map[Kind]struct {
 	Orphans:            {Information, "Nothing: producers that died before their commit leave them, and deleted topics. The sweep removes them."},
 	TableBehind:        {Suspicious, "If the table was put back, stop compaction and sweep at once, and see 'varve repair --help'. If not, producers could not reach the table then: nothing is lost."},
 	RepairUnfinished:   {Damage, "Stop compaction and sweep, and see 'varve repair --help'."},
-	EraUnreadable:      {Damage, doNewer},
+	EraUnreadable:      {Damage, "No repair begins without it: bring it back from a backup or an older version of it in the bucket. If a newer varve wrote it, verify with that one."},
 	OrphansUnknown:     {Information, "Verify again when what could not be read is mended."},
 	NameUnknown:        {Information, "Remove it if it is not yours: varve does not read it."},
 	RowUnreadable:      {Damage, doNewer},

@@ -37,7 +37,7 @@ func (r *run) orphans(ctx context.Context) error {
 			switch {
 			case segment.IsRecord(o.Name):
 				if strings.HasPrefix(o.Name, segment.EraPrefix) {
-					r.eraObject = o.Name // the last in the order of names is the latest
+					r.eraObjects = append(r.eraObjects, o.Name)
 				}
 			case err != nil:
 				aliens, alien = aliens+1, o.Name

@@ -94,15 +94,15 @@ func Run(ctx context.Context, table Table, bucket Store, o Options) (*Report, er
 
 // run is one check.
 type run struct {
-	table     Table
-	bucket    Store
-	segments  *objects.Reader
-	o         Options
-	log       segment.LogID
-	start     time.Time      // by the table's clock where it tells: no commit of a segment that was too old then can come later
-	named     *filter.Filter // the segments that commits and rows name, and superseded ones as mark has them; nil when orphans are not looked for
-	made      madeAt         // the segments that were listed
-	eraObject string         // name of the latest
+	table      Table
+	bucket     Store
+	segments   *objects.Reader
+	o          Options
+	log        segment.LogID
+	start      time.Time      // by the table's clock where it tells: no commit of a segment that was too old then can come later
+	named      *filter.Filter // the segments that commits and rows name, and superseded ones as mark has them; nil when orphans are not looked for
+	made       madeAt         // the segments that were listed
+	eraObjects []string       // their names, in their order
 
 	mu     sync.Mutex
 	report *Report
