@@ -63,7 +63,12 @@ func TestArchiveCatches(t *testing.T) {
 		"publications whatever the floor": {Wire: whateverTheFloor},
 		"publications whatever the rows":  {Wire: whateverTheRows},
 		"sweep without rows":              jobs("sweep", func(t table) table { return noRows{t} }),
-		"commits whatever the floor":      jobs("sweep", func(t table) table { return &floorsUnraised{table: t} }),
+		"commits whatever floor and age": {Table: func(p *sim.Process, t table) table {
+			if strings.HasPrefix(p.Part, "sweep") {
+				return &floorsUnraised{table: t}
+			}
+			return ageless{t}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) { caught(t, slowly(), without) })
 	}
@@ -172,6 +177,14 @@ func (f *floorsUnraised) Head(ctx context.Context, l metadata.LaneID, c metadata
 		h.Floor = f.floor
 	}
 	return h, err
+}
+
+// ageless does not look once more, when a commit is about to be sent, at how old its segment is: that alone keeps a process that stood still from committing what is gone.
+type ageless struct{ table }
+
+func (a ageless) Commit(ctx context.Context, c metadata.Commit) (*metadata.Head, error) {
+	c.Minted = metadata.Stamp{}
+	return a.table.Commit(ctx, c)
 }
 
 // noRows sees no archive rows.
