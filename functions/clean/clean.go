@@ -306,16 +306,12 @@ func (p *pass) all(ctx context.Context) error {
 			return err
 		}
 	}
-	first := int64(0) // ordinal of the group's first record
-	for _, rows := range group(p.rows, p.topic.Config.AgeBucket(), p.o.Target) {
+	for _, g := range p.groups(now) {
 		if ctx.Err() != nil || p.late(ctx) && p.rewritten > 0 {
 			return context.Cause(ctx)
 		}
-		if err := p.rewrite(ctx, rows, first); err != nil {
+		if err := p.rewrite(ctx, g); err != nil {
 			return err
-		}
-		for _, row := range rows {
-			first += row.Count
 		}
 	}
 	return p.end(ctx, tombstones > 0)
@@ -355,13 +351,9 @@ func milliseconds(t time.Time) time.Time {
 	return time.UnixMilli(t.UnixMilli()).UTC()
 }
 
-// rewrite rewrites a group whose first record has this ordinal, if that makes any difference.
-func (p *pass) rewrite(ctx context.Context, rows []*metadata.Row, first int64) error {
-	count := int64(0)
-	for _, row := range rows {
-		count += row.Count
-	}
-	if len(rows) == 1 && !p.dead.any(first, count) {
+// rewrite rewrites a group, if that makes any difference.
+func (p *pass) rewrite(ctx context.Context, g rows) error {
+	if len(g.list) == 1 && !p.dead.any(g.first, g.count()) {
 		return nil
 	}
 	var next, dropped, tombstones int64
@@ -375,8 +367,8 @@ func (p *pass) rewrite(ctx context.Context, rows []*metadata.Row, first int64) e
 		}
 		return false
 	}
-	x := archive.Rewriting{Log: p.log, Topic: p.topic, Partition: p.report.Partition, Groups: [][]*metadata.Row{rows}, Keep: keep}
-	_, size, err := archive.Rewrite(ctx, p.Services, x, func() { next, dropped, tombstones = first, 0, 0 })
+	x := archive.Rewriting{Log: p.log, Topic: p.topic, Partition: p.report.Partition, Groups: [][]*metadata.Row{g.list}, Keep: keep}
+	_, size, err := archive.Rewrite(ctx, p.Services, x, func() { next, dropped, tombstones = g.first, 0, 0 })
 	if err != nil {
 		return err
 	}
@@ -390,20 +382,37 @@ func (p *pass) rewrite(ctx context.Context, rows []*metadata.Row, first int64) e
 	return nil
 }
 
-// group cuts rows into groups, each of which becomes one row: of at most target bytes, as many rows as a publication takes, and append times within the bucket, unless that is 0.
-func group(rows []*metadata.Row, bucket time.Duration, target int64) (groups [][]*metadata.Row) {
-	var bytes int64
+// rows are some that follow one another, and the ordinal of their first record.
+type rows struct {
+	list  []*metadata.Row
+	first int64
+}
+
+func (g *rows) count() (n int64) {
+	for _, row := range g.list {
+		n += row.Count
+	}
+	return n
+}
+
+// groups cuts the pass's rows into groups, each of which becomes one row: of at most target bytes, as many rows as a publication takes, and append times within the bucket,
+// unless that is 0. A row of which nothing goes stays by itself as long as it is young.
+func (p *pass) groups(now time.Time) (groups []rows) {
+	bucket := p.topic.Config.AgeBucket()
+	var bytes, next int64
 	var oldest, newest time.Time
-	for _, row := range rows {
-		n := len(groups) - 1
+	open := false // the last group takes more
+	for _, row := range p.rows {
+		waits := archive.Young(row, now) && !p.dead.any(next, row.Count)
 		first, last := minTime(oldest, row.First), maxTime(newest, row.Last)
-		if n >= 0 && len(groups[n]) < metadata.MaxPublishRows && bytes+row.Bytes <= target && (bucket == 0 || last.Sub(first) <= bucket) {
-			groups[n] = append(groups[n], row)
+		if n := len(groups) - 1; open && !waits && len(groups[n].list) < metadata.MaxPublishRows && bytes+row.Bytes <= p.o.Target && (bucket == 0 || last.Sub(first) <= bucket) {
+			groups[n].list = append(groups[n].list, row)
 			bytes, oldest, newest = bytes+row.Bytes, first, last
-			continue
+		} else {
+			groups = append(groups, rows{[]*metadata.Row{row}, next})
+			bytes, oldest, newest, open = row.Bytes, row.First, row.Last, !waits
 		}
-		groups = append(groups, []*metadata.Row{row})
-		bytes, oldest, newest = row.Bytes, row.First, row.Last
+		next += row.Count
 	}
 	return groups
 }

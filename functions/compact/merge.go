@@ -19,9 +19,8 @@ const fanIn = 8
 // tiers is how many there are below the target.
 const tiers = 4
 
-// MergeAfter is how old a segment is before its rows are merged with others: by then a sweep that runs daily has deleted what the segment took the place of, so that a
-// record is never in more than two objects. A merge of what was written just now would be a third copy of it until the restore window is over.
-const MergeAfter = 2 * metadata.RestoreWindow
+// MergeAfter is how old a segment is before its rows are merged with others.
+const MergeAfter = archive.MergeAfter
 
 // Merges are the rows of a partition, given in order and without gaps, that are to be merged: ranges of indexes. Rows further apart in time than a bucket never are, and
 // none that young tells of.
@@ -180,7 +179,7 @@ func (r *run) mergesOf(ctx context.Context, t *metadata.Topic, state *metadata.S
 		}
 		now := archive.Now(r.o.Env, r.table)
 		young := func(row *metadata.Row) bool {
-			return !r.o.All && row.Count > 0 && now.Sub(row.Segment.Time()) < MergeAfter
+			return !r.o.All && archive.Young(row, now)
 		}
 		due := Reclass(Merges(rows, t.Config.MergeBucket(), r.o.Target, young), rows, t, now)
 		for _, due := range due {

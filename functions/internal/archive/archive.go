@@ -49,6 +49,15 @@ func Mint(e env.Env, c Clock, class segment.Class, floor segment.ID) segment.ID 
 	return segment.NewID(Now(e, c), class, segment.Archived, e.Uint64(), floor)
 }
 
+// MergeAfter is how old a segment is before its rows are written again only to be together with others: by then a sweep that runs daily has deleted what the segment took the
+// place of, so that a record is never in more than two objects. A merge of what was written just now would be a third copy of it until the restore window is over.
+const MergeAfter = 2 * metadata.RestoreWindow
+
+// Young tells whether the row's segment is not that old.
+func Young(row *metadata.Row, now time.Time) bool {
+	return row.Count > 0 && now.Sub(row.Segment.Time()) < MergeAfter
+}
+
 // Segment says which segment is written.
 type Segment struct {
 	ID    segment.ID // fresh: see Mint
