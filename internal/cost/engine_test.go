@@ -27,7 +27,7 @@ const (
 )
 
 func plus(a, b cost.Usage) cost.Usage {
-	return cost.Usage{Puts: a.Puts + b.Puts, Gets: a.Gets + b.Gets, WriteUnits: a.WriteUnits + b.WriteUnits, ReadUnits: a.ReadUnits + b.ReadUnits}
+	return cost.Usage{Puts: a.Puts + b.Puts, Gets: a.Gets + b.Gets, WriteUnits: a.WriteUnits + b.WriteUnits, ReadUnits: a.ReadUnits + b.ReadUnits, StoreGiB: a.StoreGiB + b.StoreGiB}
 }
 
 // compare checks what was billed for a while against the estimate of the same, and returns a line for people.
@@ -41,13 +41,20 @@ func compare(t *testing.T, name string, billed cost.Usage, in cost.Input, while 
 	line := fmt.Sprintf("%-34s", name)
 	requests := e.Month
 	requests.StoreGiB, requests.TableGiB = 0, 0 // the engine does not bill by the month
-	for _, q := range []struct {
+	stored := billed.StoreGiB
+	billed.StoreGiB = 0
+	type quantity struct {
 		name              string
 		billed, estimated float64
-	}{
+	}
+	quantities := []quantity{
 		{"PUT", billed.Puts, e.Month.Puts * share}, {"GET", billed.Gets, e.Month.Gets * share}, {"W", billed.WriteUnits, e.Month.WriteUnits * share},
 		{"R", billed.ReadUnits, e.Month.ReadUnits * share}, {"$/month", billed.Dollars() / share, requests.Dollars()},
-	} {
+	}
+	if stored > 0 {
+		quantities = append(quantities, quantity{"MiB", stored * 1024, e.Month.StoreGiB * 1024})
+	}
+	for _, q := range quantities {
 		line += fmt.Sprintf(" | %s %.5g %.5g %+.1f%%", q.name, q.billed, q.estimated, 100*(q.estimated/max(q.billed, 1e-9)-1))
 		if math.Abs(q.estimated-q.billed) > max(tolerance*q.billed, 1e-6) {
 			t.Errorf("%s: %s: billed %.6g, estimated %.6g", name, q.name, q.billed, q.estimated)
@@ -59,7 +66,7 @@ func compare(t *testing.T, name string, billed cost.Usage, in cost.Input, while 
 // input is Default without jobs and readers, uncompressed, in the world of these tests.
 func input(change func(*cost.Input)) cost.Input {
 	in := cost.Default()
-	in.Ack, in.Small, in.Readers, in.Compact, in.Sweep, in.Retain = putTakes+tableTakes, 0, 0, 0, 0, 0
+	in.Ack, in.Small, in.Readers, in.Compact, in.Sweep, in.Retain, in.Undelete = putTakes+tableTakes, 0, 0, 0, 0, 0, 0
 	change(&in)
 	return in
 }
@@ -150,16 +157,13 @@ func TestEstimateOfJobsIsWhatIsBilled(t *testing.T) {
 			w := newWorld(t, seed)
 			stop := w.start(c.in)
 			log := w.process()
-			days := func(n int) {
-				for range n {
-					w.day(log.Backend())
-				}
+			for range 4 { // merges begin after compact.MergeAfter
+				w.day(log.Backend())
 			}
-			days(4) // merges begin after compact.MergeAfter
 			meter := w.meter()
-			days(1)
-			var bytes float64
-			billed, bytes = meter()
+			billed.StoreGiB = w.day(log.Backend())
+			used, bytes := meter()
+			billed = plus(billed, used)
 			stop()
 			w.must(log.Close())
 			w.close()
@@ -170,12 +174,14 @@ func TestEstimateOfJobsIsWhatIsBilled(t *testing.T) {
 	t.Log("billed, estimated\n" + out.String())
 }
 
-// day is one day of the jobs' schedules.
-func (w *world) day(b sdk.Backend) {
+// day is one day of the jobs' schedules. It returns what is stored, on average.
+func (w *world) day(b sdk.Backend) (gib float64) {
 	w.t.Helper()
 	ctx := context.Background()
-	for range 18 {
+	const rounds = 18
+	for range rounds {
 		time.Sleep(80 * time.Minute)
+		gib += float64(w.kept.Size()) / (1 << 30) / rounds
 		_, err := compact.Run(ctx, b.Table, b.Store, compact.Options{Env: w.env()})
 		w.must(err)
 		_, err = retain.Run(ctx, b.Table, retain.Options{Env: w.env()})
@@ -183,4 +189,5 @@ func (w *world) day(b sdk.Backend) {
 	}
 	_, err := sweep.Run(ctx, b.Table, b.Store, sweep.Options{Env: w.env()})
 	w.must(err)
+	return gib
 }

@@ -74,8 +74,11 @@ func (m *model) bucket() time.Duration {
 	return config.MergeBucket()
 }
 
-// merging lets compaction's own plan have a partition's rows as jobs make them, and counts what it does.
+// merging lets compaction's own plan have a partition's rows as jobs make them, and counts what it does: nothing where they expire before.
 func (m *model) merging() (d merged) {
+	if m.in.Retention > 0 && m.in.Retention <= compact.MergeAfter {
+		return d
+	}
 	n, bytes := m.jobs()
 	gap := max(time.Microsecond, time.Duration(m.every()/n*float64(time.Second)))
 	bucket := m.bucket()
@@ -190,9 +193,9 @@ func (m *model) rowUnits() float64 {
 	const rowBytes = 150
 	n, _ := m.jobs()
 	bucket := m.bucket().Seconds()
-	rows := m.lasts(compact.MergeAfter.Seconds()+bucket/2) / m.every() * n
+	rows := m.lasts(m.retained(compact.MergeAfter.Seconds()+bucket/2)) / m.every() * n
 	if bucket > 0 {
-		rows += max(0, m.archiveLife()-compact.MergeAfter.Seconds()) / bucket
+		rows += max(0, m.retained(m.archiveLife())-compact.MergeAfter.Seconds()) / bucket
 	}
 	return math.Ceil(rows * rowBytes / 4096)
 }
@@ -266,12 +269,29 @@ func (m *model) intakeLife() float64 {
 
 func (m *model) archiveLife() float64 { return m.expires(36 * time.Hour) }
 
+// replacedLife is the seconds for which what a merge has replaced is there besides what it has made. The first merges come after compact.MergeAfter.
+func (m *model) replacedLife() float64 {
+	life := m.archiveLife() // without a sweep a rule deletes it
+	if m.in.Sweep > 0 {
+		life = min(life, restore.Seconds()+m.in.Sweep.Seconds()/2)
+	}
+	return min(life+m.in.Undelete.Seconds(), max(0, m.in.Age.Seconds()-compact.MergeAfter.Seconds()))
+}
+
 // expires is for how long what retention deletes is there.
 func (m *model) expires(later time.Duration) float64 {
 	if m.in.Retention == 0 {
 		return m.in.Age.Seconds()
 	}
 	return m.lasts((m.in.Retention + later).Seconds())
+}
+
+// retained bounds seconds by the retention.
+func (m *model) retained(seconds float64) float64 {
+	if m.in.Retention == 0 {
+		return seconds
+	}
+	return min(seconds, m.in.Retention.Seconds())
 }
 
 func (m *model) lasts(seconds float64) float64 { return min(seconds, m.in.Age.Seconds()) }
@@ -288,12 +308,16 @@ func (m *model) stored() Usage {
 	}
 	perSecond := m.Flushes * m.Bytes
 	small := m.Flushes * m.SmallShare
-	intake, archive := m.lasts(m.intakeLife()+m.in.Undelete.Seconds()), 0.0
+	undelete := m.in.Undelete.Seconds()
+	intake, archive, again := m.lasts(m.intakeLife()+undelete), 0.0, 0.0
 	if m.in.Compact > 0 {
-		archive = m.lasts(m.archiveLife() + m.in.Undelete.Seconds())
+		archive = max(0, m.lasts(m.archiveLife()+undelete)-m.every()/2)
+		n, _ := m.jobs()
+		again = m.Lanes * n / m.every() * m.merging().bytes * m.parts * m.replacedLife()
 	}
+	batches := 1 - (segmentExtra+m.Touched*footerExtra)/m.Bytes // share of a segment that compaction copies
 	return Usage{
-		StoreGiB: (perSecond*archive + max(0, perSecond-small*m.itemBytes())*intake) / gib,
+		StoreGiB: (batches*(perSecond*archive+again) + max(0, perSecond-small*m.itemBytes())*intake) / gib,
 		TableGiB: (small*(m.itemBytes()+itemExtra) + m.Commits/chunkOrders*(m.chunk+itemExtra)) * life / gib,
 	}
 }

@@ -111,7 +111,8 @@ func (m *model) requests() {
 // Bytes that stand beside the records' own.
 const (
 	segmentExtra = 93 // of a segment: header, footer, trailer
-	extentExtra  = 76 // of a partition in it: 61 of the batch's header, 15 in the footer
+	extentExtra  = 76 // of a partition in it: 61 of the batch's header, and footerExtra
+	footerExtra  = 15 // of these, in the footer
 	recordExtra  = 8  // of a record: lengths, offset, time
 	smallExtra   = 29 // of a small segment's item: keys, the attribute's name
 )

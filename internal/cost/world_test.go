@@ -37,6 +37,7 @@ type world struct {
 	t       testing.TB
 	engine  *dynamodb.Engine
 	objects *fault.Store
+	kept    *mem.Store // by objects
 	chance  *rand.Rand
 
 	mu         sync.Mutex
@@ -56,7 +57,8 @@ func newWorld(t testing.TB, seed uint64) *world {
 		return dynamodb.Fault{}
 	}})
 	w.must(err)
-	w.objects = fault.New(mem.New(), env.System(), w.requested)
+	w.kept = mem.New()
+	w.objects = fault.New(w.kept, env.System(), w.requested)
 	return w
 }
 
