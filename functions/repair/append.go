@@ -58,7 +58,7 @@ func (r *run) additions() (all []*addition) {
 			if l.id != id {
 				s.from = id
 			}
-			if s.from == "" && l.knows(p.id) || slices.ContainsFunc(r.eras, func(e metadata.Era) bool { return l.knows(copyOf(e, s)) }) {
+			if s.from == "" && l.knows(p.id) || r.appendedBefore(l, s) {
 				continue
 			}
 			a := of(s)
@@ -67,6 +67,9 @@ func (r *run) additions() (all []*addition) {
 	}
 	for id, l := range r.lanes {
 		for _, e := range l.again {
+			if r.appendedBefore(l, source{id: e.ID}) {
+				continue
+			}
 			a := of(source{id: e.ID})
 			a.lanes[id], a.start[id] = e.Slots, e.Start
 		}
@@ -78,6 +81,11 @@ func (r *run) additions() (all []*addition) {
 	}
 	slices.SortFunc(all, func(a, b *addition) int { return cmp.Or(a.id.Compare(b.id), cmp.Compare(a.from, b.from)) })
 	return all
+}
+
+// appendedBefore tells whether an earlier repair has appended the source to the lane.
+func (r *run) appendedBefore(l *lane, s source) bool {
+	return slices.ContainsFunc(r.eras, func(e metadata.Era) bool { return l.knows(copyOf(e, s)) })
 }
 
 // home is the lane that holds an extent's partition. amendTopics has seen to it that there is one.

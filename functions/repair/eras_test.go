@@ -99,6 +99,38 @@ func TestAnotherMoment(t *testing.T) {
 	}
 }
 
+// TestPutBackToTheMiddle: a repair is cut off at a request, for each of them, and the table copied then. That repair is finished, or never is; the table is put back to the copy, and repaired again.
+func TestPutBackToTheMiddle(t *testing.T) {
+	calls := 0
+	synctest.Test(t, func(t *testing.T) {
+		w, o := restored(t)
+		calls = w.mishaps(o, -1, mishap{})
+	})
+	every := sampleOf(6 * raceShare)()
+	for n := every / 2; n < calls; n += every {
+		synctest.Test(t, func(t *testing.T) {
+			w, o := restored(t)
+			w.mishaps(o, n, mishap{applied: true, crash: true})
+			next, old := w.copied()
+			if _, err := w.objects.Stat(t.Context(), segment.EraName(1)); errors.Is(err, store.ErrNotExist) {
+				return // nothing has begun
+			}
+			if n/every%2 == 0 {
+				w.mustRepair(o)
+				w.reopen()
+				w.writer().write("t", 2)
+			}
+			time.Sleep(20 * minute)
+			w.engine.Store(old)
+			time.Sleep(20 * minute)
+			w.finished(next)
+			if t.Failed() {
+				t.Errorf("request %d of %d", n, calls)
+			}
+		})
+	}
+}
+
 // A table that was compacted after it was put back counts what it was given since as old. The repair refuses it, and goes well when the table is put back once more.
 func TestCompactedBeforeTheRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -240,7 +272,7 @@ func (h *history) play() {
 		var middle *dynamodb.Engine // a copy of a table whose repair was cut off
 		for range h.chance.IntN(4) {
 			h.cutOff(o)
-			if h.chance.IntN(6) == 0 {
+			if h.chance.IntN(3) == 0 {
 				next, middle = h.copied()
 				h.note("COPY")
 			}

@@ -162,7 +162,7 @@ type lane struct {
 	reach metadata.Offsets              // up to where the archive segments that were found hold records
 	next  int64                         // first order of the new era; -1 before it has jumped
 	has   map[segment.ID]bool           // committed before that moment, or in the new era
-	again map[segment.ID]metadata.Entry // committed between: they lie in the cut
+	again map[segment.ID]metadata.Entry // committed between: they lie in the cut, or in that of an earlier repair
 	seen  int64                         // orders below it are in has
 }
 
@@ -227,6 +227,8 @@ func (r *run) read(ctx context.Context, l *lane) (err error) {
 			if !e.Empty {
 				l.again[e.ID] = *e
 			}
+		case !e.Empty && r.leftBehind(l, e, bases):
+			l.again[e.ID] = *e
 		case since.Less(e.ID):
 			l.has[e.ID] = true
 		}
@@ -255,6 +257,14 @@ func (r *run) read(ctx context.Context, l *lane) (err error) {
 	}
 	r.measure(l)
 	return nil
+}
+
+// leftBehind tells whether an entry lies in the cut of an earlier repair that may not have been finished, which then has not appended it again.
+func (r *run) leftBehind(l *lane, e *metadata.Entry, bases *metadata.Offsets) bool {
+	return slices.ContainsFunc(r.eras, func(era metadata.Era) bool {
+		cut := l.cut(era.Jump)
+		return era.Begun.After(r.era.Whole) && cut != nil && e.Order >= cut.Order && bases[cut.Slot] < era.Jump
+	})
 }
 
 // cut is the lane's cut of the era, or nil.
