@@ -34,8 +34,8 @@ func (a *app) replayCommand() *cobra.Command {
 Several partitions are read at once, so records of one partition come in order, those of different ones in any.
 
 With --checkpoint a file says how far the replay is; it is written now and then, and when the replay ends or is interrupted. The same command then goes on from
-there, up to the end that the first one found. Records printed after the last time that it was written come again.`,
-		Example: "  varve replay flights --checkpoint flights.checkpoint --json > flights.jsonl\n  varve replay flights --key SEA",
+there, up to the end that the first one found. Records printed after the last time that it was written come again; if it was killed, what it has printed may end within a line.`,
+		Example: "  varve replay flights --checkpoint flights.checkpoint --json >> flights.jsonl\n  varve replay flights --key SEA",
 		RunE: func(c *cobra.Command, args []string) error {
 			o.keyed = c.Flags().Changed("key")
 			return a.replay(c.Context(), args[0], o)
