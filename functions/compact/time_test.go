@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/varvelog/varve/functions/compact"
@@ -114,7 +115,8 @@ func TestX06_LastingProgress(t *testing.T) {
 	}
 }
 
-// A store so slow that a job would not end in time: what has been read by half of it is archived, and each run goes on where the last one ended.
+// A store so slow that a job would not end in time: what has been read by half of it is archived, so that there is as long for writing, and each run goes on where the last
+// one ended.
 func TestCutShort(t *testing.T) {
 	w := newWorld(t)
 	topic := w.topic("topic", 1, 2)
@@ -130,6 +132,8 @@ func TestCutShort(t *testing.T) {
 		_, err := compact.Run(t.Context(), w.table, &objects{Store: w.objects, gate: func(call string) error {
 			if call == "Get" {
 				c.pass(time.Minute)
+			} else if c.Mono() > compact.DefaultDeadline/2+2*time.Minute { // the gets that were under way, too, take one each
+				t.Errorf("run %d: writing begins after %v, reading took that long", runs, c.Mono())
 			}
 			return nil
 		}}, o)
@@ -145,6 +149,58 @@ func TestCutShort(t *testing.T) {
 		t.Errorf("%d runs: none was cut short", runs)
 	}
 	t.Logf("64 segments in %d runs", runs)
+}
+
+// Runs are begun every four minutes, by a schedule that does not wait for the last one to end, and the store is so slow that each takes its ten: three are at work at any time, on the
+// same lane. Of those that do the same one publishes, so what is archived grows all the time.
+func TestOverlappingRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		topic := w.topic("topic", 1, 2)
+		const n = 320
+		for range n {
+			w.append(topic, flush{ago: old}, 0, 1)
+		}
+		before := w.all(topic)
+		slow := func(call string) error {
+			if call == "Get" {
+				time.Sleep(20 * time.Second) // eight at a time: two minutes and a half for n/8 of them, so that none reads all
+			} else {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}
+		var runs sync.WaitGroup
+		var mu sync.Mutex
+		segments, lost, count, last := 0, 0, 0, int64(0)
+		started := time.Now()
+		for at := int64(0); at < n; count++ {
+			runs.Go(func() {
+				report, err := compact.Run(t.Context(), w.table, &objects{Store: w.objects, gate: slow}, w.options())
+				mu.Lock()
+				defer mu.Unlock()
+				if segments, lost = segments+report.Segments, lost+report.Lost; err != nil || report.Seconds > compact.DefaultDeadline.Seconds() {
+					t.Errorf("after %.0f s: %v", report.Seconds, err)
+				}
+			})
+			time.Sleep(4 * time.Minute)
+			if at = w.state(topic.Lanes[0]).Archived; at == last && count%2 == 1 || count > 12 {
+				t.Errorf("after %v: archived up to %d of %d, %d eight minutes before", time.Since(started), at, n, last)
+				break
+			}
+			if count%2 == 1 {
+				last = at
+			}
+		}
+		took := time.Since(started)
+		runs.Wait()
+		w.same(topic, before)
+		w.sound(topic)
+		if lost == 0 {
+			t.Error("no two runs did the same")
+		}
+		t.Logf("%d runs, %v, %d segments published, %d lost", count, took, segments, lost)
+	})
 }
 
 // What is young and small waits; what is large does not, and nothing waits for longer than an hour.
