@@ -30,7 +30,7 @@ func (w *world) long(t *metadata.Topic, chunks int) {
 	}
 }
 
-// A sweep costs what is new since the last one, and something for each lane: not more in a log that is a hundred times as long, compacted or not.
+// A sweep costs what is new since the last one, and something for each lane: not more in a log that is a hundred times as long.
 func TestCostIsWhatIsNew(t *testing.T) {
 	var seen []string
 	lengths := []int{50, 200, 1000}
@@ -62,6 +62,61 @@ func TestCostIsWhatIsNew(t *testing.T) {
 			w.fill(16, part{topic, 0, 1})
 			time.Sleep(4 * time.Hour)
 			measure("16 commits")
+		})
+	}
+	n := len(seen) / len(lengths)
+	for i, line := range seen {
+		if line != seen[i%n] {
+			t.Errorf("a longer log costs more: %s\nnot %s", line, seen[i%n])
+		}
+	}
+}
+
+// The same where nearly all of it is in the archive: a run costs what has been compacted since, whether there are a hundred archive segments below or more than a listing's page. What
+// compaction replaced then goes, and costs the same too.
+func TestCostOfAnArchiveIsWhatIsNew(t *testing.T) {
+	var seen []string
+	lengths := []int{100, 1200}
+	if raced {
+		lengths = []int{20, 40}
+	}
+	for _, segments := range lengths {
+		inBubble(t, func(t *testing.T, w *world) {
+			topic := w.topic("orders", 1, 1)
+			lane := topic.Lanes[0]
+			for range segments {
+				w.long(topic, 2)
+				w.compact(topic, lane)
+				time.Sleep(time.Minute)
+			}
+			w.start(topic, 0, 20) // within the second row
+			for range 2 {
+				time.Sleep(RestoreWindow + time.Hour)
+				_, _, err := w.sweep(w.options())
+				check(t, err)
+			}
+			if rows := w.rows(topic, 0); len(rows) != min(1000, segments-1) {
+				t.Fatalf("%d rows", len(rows))
+			}
+			measure := func(what string, after time.Duration) {
+				t.Helper()
+				time.Sleep(after)
+				w.table.off, w.counts = true, map[string]int{} // all requests
+				_, told, err := w.sweep(w.options())
+				check(t, err)
+				line := fmt.Sprintf("%s: %d deleted", what, len(told))
+				for _, op := range slices.Sorted(maps.Keys(w.counts)) {
+					line += fmt.Sprintf(", %s %d", op, w.counts[op])
+				}
+				t.Logf("%d archive segments: %s", segments, line)
+				seen = append(seen, line)
+			}
+			measure("nothing new", 4*time.Hour)
+			w.fill(16, part{topic, 0, 1})
+			w.compact(topic, lane)
+			w.fill(8, part{topic, 0, 1})
+			measure("16 commits, compacted", 4*time.Hour)
+			measure("out of the restore window", RestoreWindow)
 		})
 	}
 	n := len(seen) / len(lengths)
