@@ -51,6 +51,35 @@ func TestSupersede(t *testing.T) {
 	}
 }
 
+// Notes that take more than the memory that there is for them are in files: what is held of a million is what the files' buffers take.
+func TestNotesAreInFiles(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	const records, memory = 1 << 20, 64 << 10
+	held := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := held()
+	n, err := newNotes(records, memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.close()
+	for i := range int64(records) {
+		if err := n.add(noteOf(fmt.Append(nil, i), i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := held() - before
+	runtime.KeepAlive(n)
+	t.Logf("%d KiB held, of %d KiB of notes", got>>10, records*int64(len(note{}))>>10)
+	if got > maxBuckets*(fileBuffer+4<<10)+memory {
+		t.Errorf("%d KiB", got>>10)
+	}
+}
+
 // All records have one key, so all notes are in one bucket: what is held does not grow with them.
 func TestNotesOfOneKey(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
