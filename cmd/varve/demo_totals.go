@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 
 	"github.com/varvelog/varve/localdev/sample"
 	"github.com/varvelog/varve/sdk"
@@ -50,8 +52,8 @@ func (t *totals) check() error {
 
 // equal compares what was read with what was produced.
 func (t *totals) equal(want *totals) error {
-	for origin, w := range want.origins {
-		g := t.origins[origin]
+	for _, origin := range slices.Sorted(maps.Keys(want.origins)) {
+		w, g := want.origins[origin], t.origins[origin]
 		if g.flights != w.flights || g.delay != w.delay {
 			return fmt.Errorf("origin %s: read %d flights with a delay of %d, produced %d with %d", origin, g.flights, g.delay, w.flights, w.delay)
 		}
