@@ -84,7 +84,7 @@ func Superseded(h *History, l *Log) {
 	}
 }
 
-// GoneAsAsked: what an erasure was told to erase, and said it had, is gone.
+// GoneAsAsked: what an erasure was told to erase, and said it had, is gone, in the end from all objects too.
 func GoneAsAsked(h *History, l *Log) {
 	for _, e := range h.removals.erasures {
 		for _, o := range h.Ops {
@@ -98,6 +98,9 @@ func GoneAsAsked(h *History, l *Log) {
 			for _, a := range l.Audits {
 				if v, there := a.Values[o.Partition][o.Offset]; there && a.At.After(e.Ended) {
 					h.BadOp(o, "%q at %d of %v is in the log after key %q was erased", v, o.Offset, o.Partition, e.Key)
+				}
+				if v, there := a.Lie[o.Partition][o.Offset]; there {
+					h.BadOp(o, "%q at %d of %v is in an object, long after key %q was erased", v, o.Offset, o.Partition, e.Key)
 				}
 			}
 		}

@@ -118,7 +118,14 @@ func Erase(topic string, keys int) func(*Process, sdk.Backend) error {
 		e := p.world.Erases(topic, key)
 		r, err := erase.Run(p.ctx, b.Table, b.Store, erase.Options{Topic: topic, Match: func(r *segment.Record) bool { return string(r.Key) == key }, Env: p.Env(),
 			Archive: func(ctx context.Context, topic string) error {
-				_, err := compact.Run(ctx, b.Table, b.Store, compact.Options{Topics: []string{topic}, All: true, Env: p.Env()})
+				o := compact.Options{All: true, Env: p.Env()}
+				if topic != "" {
+					o.Topics = []string{topic}
+				}
+				r, err := compact.Run(ctx, b.Table, b.Store, o)
+				if err == nil && r.Left > 0 {
+					err = errNoTime
+				}
 				return err
 			}})
 		if !p.Rest(1) {
@@ -130,10 +137,14 @@ func Erase(topic string, keys int) func(*Process, sdk.Backend) error {
 			err = nil
 		} else if err == nil {
 			p.world.Erased(e, true)
+			p.counted("erased: proven", 1)
 		}
 		return err
 	}
 }
+
+// errNoTime is a compaction that had no time for all lanes.
+var errNoTime = errors.New("there was no time to archive all")
 
 // Retain lets expire.
 func Retain(p *Process, b sdk.Backend) error {
@@ -227,5 +238,5 @@ func (x *Accountant) Settle(w *World) {
 	x.Sweep.once(w)
 	w.Leftovers(w.Audit())
 	x.Full.once(w)
-	w.Audit()
+	w.auditObjects(w.Audit())
 }
