@@ -80,6 +80,20 @@ func TestAChangeThatDiedIsFinished(t *testing.T) {
 	}
 }
 
+// The preview of a run that finishes a change, and lets go of the old class at once as nothing is stored under it, says so.
+func TestPreviewOfAChangeThatDied(t *testing.T) {
+	w := newWorld(t)
+	w.halfAltered(w.create("t", 4, 1), metadata.RetentionMs, ms(30*day))
+	preview := w.mustRun(retain.Options{DryRun: true}).Topics[0]
+	if row := w.row("t"); len(row.Stored) != 2 {
+		t.Errorf("the preview has changed it: %v", row.Stored)
+	}
+	run := w.mustRun(retain.Options{}).Topics[0]
+	if !slices.Equal(preview.Behind, run.Behind) || !slices.Equal(preview.Left, run.Left) || len(run.Behind) != 2 || len(run.Left) != 1 {
+		t.Errorf("the preview says %v are behind and %v goes, the run %v and %v", preview.Behind, preview.Left, run.Behind, run.Left)
+	}
+}
+
 // The old class is let go only when neither head nor chunk nor row names it above the log start, whichever it is that does.
 func TestAClassIsLetGo(t *testing.T) {
 	old := segment.Class(7)

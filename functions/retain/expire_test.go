@@ -246,6 +246,22 @@ func TestCostsByBytes(t *testing.T) {
 	}
 }
 
+// Of extents of 100 bytes, in a head, chunks and rows of four each, as many stay as come to at least retention.bytes, and not one more, to the byte.
+func TestBytesToTheByte(t *testing.T) {
+	for _, c := range []struct{ bytes, kept int64 }{{1, 1}, {100, 1}, {101, 2}, {400, 4}, {401, 5}, {2000, 20}, {2001, 21}, {2400, 24}, {2401, 28}, {2800, 28}, {2801, 32}, {4000, 40}, {4001, 40}} {
+		w := newWorld(t)
+		topic := w.create("t", 1, 1, metadata.RetentionMs, "-1", metadata.RetentionBytes, fmt.Sprint(c.bytes))
+		for range 40 {
+			w.commit(topic.Lanes[0], w.now, extent{0, 1, 100})
+		}
+		w.archive(topic, topic.Lanes[0], 16, 4, topic.Class())
+		w.mustRun(retain.Options{})
+		if got := 40 - w.starts(topic)[0]; got != c.kept {
+			t.Errorf("%d bytes: %d records of 100 are kept, want %d", c.bytes, got, c.kept)
+		}
+	}
+}
+
 // Each write fails, or fails and is applied all the same. The run says so; the next one completes it.
 func TestFaults(t *testing.T) {
 	broken := fmt.Errorf("%w: broken", metadata.ErrDenied) // one that is not tried again

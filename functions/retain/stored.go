@@ -21,8 +21,8 @@ func (r *run) release(ctx context.Context, t *metadata.Topic) (left []segment.Cl
 		if err != nil {
 			return nil, err
 		}
-		if l.state.Version < t.Version || l.head.ConfigVersion < t.Version {
-			return nil, nil // a dry run, or a later change is under way
+		if !r.o.DryRun && (l.state.Version < t.Version || l.head.ConfigVersion < t.Version) { // which a run would have finished before
+			return nil, nil
 		}
 		if err := l.classes(ctx, named, len(t.Leaving())+1); err != nil || len(named) > len(t.Leaving()) {
 			if errors.Is(err, errMoved) {
