@@ -120,19 +120,20 @@ func TestX06_LastingProgress(t *testing.T) {
 func TestCutShort(t *testing.T) {
 	w := newWorld(t)
 	topic := w.topic("topic", 1, 2)
-	for range 64 {
+	const n, deadline, atOnce = 128, 40 * time.Minute, 8
+	for range n {
 		w.append(topic, flush{ago: old}, 0, 1)
 	}
 	before := w.all(topic)
 	runs := 0
-	for at := int64(0); at < 64; runs++ {
+	for at := int64(0); at < n; runs++ {
 		c := &clock{Clock: w.env}
 		o := w.options()
-		o.Env.Clock = c
+		o.Env.Clock, o.Deadline = c, deadline
 		_, err := compact.Run(t.Context(), w.table, &objects{Store: w.objects, gate: func(call string) error {
 			if call == "Get" {
 				c.pass(time.Minute)
-			} else if c.Mono() > compact.DefaultDeadline/2+2*time.Minute { // the gets that were under way, too, take one each
+			} else if c.Mono() > deadline/2+atOnce*time.Minute { // those that were under way take one each
 				t.Errorf("run %d: writing begins after %v, reading took that long", runs, c.Mono())
 			}
 			return nil
@@ -148,7 +149,7 @@ func TestCutShort(t *testing.T) {
 	if runs < 4 {
 		t.Errorf("%d runs: none was cut short", runs)
 	}
-	t.Logf("64 segments in %d runs", runs)
+	t.Logf("%d segments in %d runs", n, runs)
 }
 
 // Runs are begun every four minutes, by a schedule that does not wait for the last one to end, and the store is so slow that each takes its ten: three are at work at any time, on the
