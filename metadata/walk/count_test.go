@@ -237,7 +237,7 @@ func TestReadingOnThroughTheArchiveIsCheap(t *testing.T) {
 	_, calls := h.requests()
 	delete(calls, "Head")
 	t.Logf("reading %d commits, the first %d of them in %d rows: %v", commits, archived, archived/orders, calls)
-	if rows, chunks := archived/orders, (commits-archived)/k; calls["Row"] > 1 || calls["Rows"] > rows/32+6 || calls["Chunks"] > chunks/32+2 || calls["Chunk"] > 0 ||
+	if rows, chunks := archived/orders, (commits-archived)/k; calls["Row"] > 1 || calls["Rows"] > rows/32+3 || calls["Chunks"] > chunks/32+2 || calls["Chunk"] > 0 ||
 		calls["State"] > rows/32+chunks/32+10 {
 		t.Errorf("%v", calls)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // inArchive finds the extents among the archive's rows. One that seeks asks for the row that holds its offset; one that goes on asks for the rows from
-// its offset on, twice as many as the last time.
+// its offset on, four times as many as the last time: they are small.
 func (w *Walker) inArchive(ctx context.Context, c Cursor, state *metadata.State, consistency metadata.Consistency) ([]Extent, Cursor, error) {
 	if c.run > 0 {
 		var err error
@@ -17,7 +17,7 @@ func (w *Walker) inArchive(ctx context.Context, c Cursor, state *metadata.State,
 			return nil, c, err
 		}
 	}
-	c.run = min(max(2*c.run, 1), maxRun)
+	c.run = min(max(4*c.run, 1), maxRun)
 	end := state.Ends[c.Slot]
 	rows, err := w.rows(ctx, c, end, int(c.run), consistency)
 	if err != nil {
