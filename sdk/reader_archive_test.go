@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -414,4 +415,39 @@ func TestASeekIntoALargeExtentReadsUpToIt(t *testing.T) {
 		}
 		check(t, r.Close())
 	}
+}
+
+// A reader that stands holds nothing of what it has returned, however many partitions it reads.
+func TestAReaderHoldsNothingOfWhatItReturned(t *testing.T) {
+	const partitions, size = 8, 2 << 20 / raceHalf
+	b := newBench(t)
+	b.create("t", partitions, 64)
+	parts := map[int][][]segment.Record{}
+	for p := range partitions {
+		for range 4 {
+			parts[p] = append(parts[p], []segment.Record{{Timestamp: 1_000_000_000_000, Value: make([]byte, size/4)}})
+		}
+	}
+	b.write("t", parts)
+	b.remove(b.archive("t", archiver{batchRecords: 1}))
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what pools held takes two
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	r := b.reader("t", sdk.WithWait(0), sdk.WithReadBuffer(64<<20))
+	before := heap()
+	for returned := 0; returned < 4*partitions; {
+		fetches, err := r.Poll(b.ctx)
+		check(t, err)
+		for _, f := range fetches {
+			returned += len(f.Records)
+		}
+	}
+	if held := heap() - before; held > size {
+		t.Errorf("%d KiB are held of %d that were returned", held>>10, partitions*size>>10)
+	}
+	check(t, r.Close())
 }

@@ -88,6 +88,7 @@ func (r *Reader) restart(p *part, offset int64) {
 // drop takes the first piece out of the part's queue. mu is held.
 func (r *Reader) drop(p *part) {
 	first := p.queue[0]
+	p.queue[0] = nil // the array would keep its bytes
 	p.queue, p.queued = p.queue[1:], p.queued-first.n
 	r.release(first)
 }
@@ -98,6 +99,7 @@ func (r *Reader) cut(p *part, at int) {
 		p.queued -= piece.n
 		r.release(piece)
 	}
+	clear(p.queue[at:])
 	p.queue = p.queue[:at]
 }
 

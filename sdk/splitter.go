@@ -94,7 +94,9 @@ func (s *splitter) ahead(n int64) []byte {
 	}
 	more := min(max(n-int64(len(s.carry)), 0), int64(len(s.rest)))
 	s.carry = append(s.carry, s.rest[:more]...)
-	s.rest = s.rest[more:]
+	if s.rest = s.rest[more:]; len(s.rest) == 0 {
+		s.rest = nil // for the next bytes may be long in coming, and it keeps all of these
+	}
 	if int64(len(s.carry)) < n {
 		return nil
 	}
