@@ -20,7 +20,7 @@ func (r *Reader) request() bool {
 			next = at
 		}
 	}
-	if next < 0 {
+	if next < 0 || r.next(r.parts[next]).n < r.largest()/2 && r.hold() { // a large range has little to gain from what is being looked up
 		return false
 	}
 	ranges, in, takers := r.group(r.parts[next])

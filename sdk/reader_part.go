@@ -156,7 +156,12 @@ func (p *part) enter() {
 
 // next is the range to read for the part's next piece. mu is held.
 func (r *Reader) next(p *part) byteRange {
-	return wanted(p.known[0], p.taken, max(min(int64(r.config.bufferBytes)/4, maxRange), minRange))
+	return wanted(p.known[0], p.taken, r.largest())
+}
+
+// largest bounds the ranges in which archive extents are read: three fit into the buffer, so that one is decoded while others come. mu is held.
+func (r *Reader) largest() int64 {
+	return max(min(int64(r.config.bufferBytes)/3, maxRange), minRange)
 }
 
 // take moves the next of known to the queue, or as much of it as the range has, to be read with the span. mu is held.

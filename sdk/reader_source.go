@@ -43,7 +43,7 @@ func (s directSource) advance() {
 		s.lookUp(lane)
 		s.watch(lane)
 	}
-	for !s.hold() && s.getting < s.config.prefetch && s.request() {
+	for s.getting < s.config.prefetch && s.request() {
 	}
 }
 
