@@ -15,6 +15,7 @@ const (
 	MaxCommitMetadata = 256     // bytes that a commit may keep with an offset: 64 of them are billed with every commit of their lane
 	MaxSubscriptions  = 1000    // topics that one member names
 	MaxPatternBytes   = 1 << 10 // of a member's pattern
+	MaxSessionTimeout = 24 * time.Hour
 )
 
 // SessionID names one life of a member: 16 random characters of 0-9a-v. A member that starts again has another, so that what its earlier life
@@ -132,7 +133,7 @@ func (m *Member) Validate() error {
 		return bad("session", m.Session, "16 characters of 0-9a-v")
 	case m.Beat < 0 || m.Quiet < 0:
 		return bad("beat or quiet", fmt.Sprintf("%d, %v", m.Beat, m.Quiet), "not negative")
-	case m.Timeout < time.Second || m.Timeout > 24*time.Hour:
+	case m.Timeout < time.Second || m.Timeout > MaxSessionTimeout:
 		return bad("session time-out", m.Timeout, "1s to 24h")
 	case len(m.Topics) == 0 && m.Pattern == "" || len(m.Topics) > MaxSubscriptions:
 		return bad("topics", len(m.Topics), fmt.Sprintf("1 to %d, or a pattern", MaxSubscriptions))

@@ -18,7 +18,7 @@ import (
 
 // catalog remembers the topics that a group's members read. It is Tick's.
 type catalog struct {
-	table   metadata.TopicReader
+	table   Topics
 	env     env.Env
 	refresh time.Duration
 
@@ -38,7 +38,7 @@ type knownTopics struct {
 	byID   map[segment.TopicID]*metadata.Topic
 }
 
-func newCatalog(t metadata.TopicReader, e env.Env, refresh time.Duration) (*catalog, error) {
+func newCatalog(t Topics, e env.Env, refresh time.Duration) (*catalog, error) {
 	if refresh <= 0 {
 		return nil, &metadata.FieldError{Field: "refresh of topics", Value: refresh.String(), Valid: "a time above 0"}
 	}

@@ -24,14 +24,23 @@ import (
 	"github.com/varvelog/varve/segment"
 )
 
-// Table is what a member needs of the table.
+// Table is what a member needs of the table; see package metadata.
 type Table interface {
-	metadata.GroupReader
+	Member(ctx context.Context, group, name string) (*metadata.Member, error)
+	GroupState(ctx context.Context, group string) (*metadata.GroupState, error)
+	GroupLane(ctx context.Context, group string, lane metadata.LaneID) (*metadata.GroupLane, error)
 	metadata.GroupMembership
-	metadata.GroupOffsets
+	SetLeases(ctx context.Context, group string, lane metadata.LaneID, changes []metadata.LeaseChange) (*metadata.GroupLane, error)
+	CommitOffsets(ctx context.Context, group string, lane metadata.LaneID, at time.Time, commits []metadata.OffsetCommit) (*metadata.GroupLane, error)
 	metadata.Stepper
-	metadata.TopicReader
-	ServiceTime() (now time.Time, ok bool) // see metadata.LogKeeper
+	Topics
+	ServiceTime() (now time.Time, ok bool)
+}
+
+// Topics is what a member looks topics up in.
+type Topics interface {
+	Topic(ctx context.Context, name string) (*metadata.Topic, error)
+	Topics(ctx context.Context, after string, limit int) (topics []*metadata.Topic, more bool, err error)
 }
 
 // Config says who joins which group.
