@@ -76,7 +76,7 @@ func (s *Service) Routes() []api.Route {
 			return serve(ctx, c)
 		})}
 	}
-	return []api.Route{
+	return append(s.memberRoutes(), []api.Route{
 		get("/v1/topics/{topic}/offsets", s.offsets),
 		get("/v1/topics/{topic}/records", s.several),
 		get("/v1/topics/{topic}/partitions/{partition}/records", s.records),
@@ -86,7 +86,7 @@ func (s *Service) Routes() []api.Route {
 		get("/v1/groups/{group}", s.group),
 		get("/v1/groups/{group}/offsets", s.committed),
 		{Method: http.MethodPost, Path: "/v1/groups/{group}/offsets", Serve: s.within(s.commit)},
-	}
+	}...)
 }
 
 // within gives a request its time.
@@ -112,6 +112,7 @@ func (s *Service) offsets(ctx context.Context, c *api.Call) error {
 		for _, c := range p.Cuts {
 			o.Cuts = append(o.Cuts, wire.OffsetRange(c))
 		}
+		o.Removed = (*wire.Removed)(p.Removed)
 		answer.Partitions = append(answer.Partitions, o)
 	}
 	return c.JSON(http.StatusOK, answer)

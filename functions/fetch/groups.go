@@ -1,18 +1,15 @@
 package fetch
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/varvelog/varve/functions/internal/api"
 	"github.com/varvelog/varve/internal/wire"
@@ -139,18 +136,9 @@ func (s *Service) commit(ctx context.Context, c *api.Call) error {
 
 func readCommit(body []byte) (*wire.Commit, error) {
 	var request wire.Commit
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
 	const want = `{"topic":"…","offsets":[{"partition":0,"offset":17,"expected":12,"metadata":"…"}, …]}, the last two if wanted`
-	if err := dec.Decode(&request); err != nil {
-		return nil, api.BadField("body", err.Error(), want)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, api.BadField("body", "more after its end", want)
-	}
-	var name *wire.NameError
-	if errors.As(wire.Names(body, "topic", "offsets", "partition", "offset", "expected", "metadata"), &name) {
-		return nil, api.BadField("field", name.Name, name.Valid)
+	if err := decodeBody(body, &request, want, "topic", "offsets", "partition", "offset", "expected", "metadata"); err != nil {
+		return nil, err
 	}
 	if n := len(request.Offsets); n == 0 || n > wire.MaxCommits {
 		return nil, api.BadField("offsets", fmt.Sprint(n), fmt.Sprintf("1 to %d partitions", wire.MaxCommits))
@@ -186,9 +174,6 @@ func complete(body []byte) error {
 	}
 	if err := json.Unmarshal(body, &given); err != nil {
 		return api.BadField("body", err.Error(), "JSON")
-	}
-	if !utf8.Valid(body) {
-		return api.BadField("body", "bytes that are not UTF-8", "JSON, which is UTF-8")
 	}
 	for i, o := range given.Offsets {
 		switch at := fmt.Sprintf("offsets[%d]", i); {
@@ -239,11 +224,7 @@ func (s *Service) ready(ctx context.Context, group string, t *metadata.Topic, re
 		}
 		return e
 	}
-	created, ok := table.ServiceTime()
-	if !ok {
-		created = s.options.Env.Now()
-	}
-	return table.PutGroup(ctx, &metadata.Group{Name: group, Created: created})
+	return table.PutGroup(ctx, &metadata.Group{Name: group, Created: s.now()})
 }
 
 // session names a request as the holder of leases.
@@ -301,7 +282,7 @@ func (w *committer) put(ctx context.Context, lane metadata.LaneID, image *metada
 		commits = append(commits, metadata.OffsetCommit{Slot: w.topic.Place(o.Partition).Slot, Lease: at.Lease, First: at.Offset == metadata.NoOffset,
 			Offset: o.Offset, Metadata: o.Metadata})
 	}
-	_, err := w.table.CommitOffsets(ctx, w.group, lane, w.service.options.Env.Now(), commits)
+	_, err := w.table.CommitOffsets(ctx, w.group, lane, w.service.now(), commits)
 	return err
 }
 

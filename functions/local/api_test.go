@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/varvelog/varve/internal/wire"
+	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/sdk"
 	"github.com/varvelog/varve/segment"
 )
@@ -24,7 +26,7 @@ func TestAPI(t *testing.T) {
 		play func(*testing.T)
 	}{
 		{"Answers", answers}, {"Plan", plan}, {"Refusals", refusals}, {"Bodies", bodies}, {"Guards", guards}, {"Damage", damage}, {"Troubles", troubles},
-		{"Once", onceOverHTTP}, {"Groups", groups}, {"Ranges", ranges}, {"Longest", longest},
+		{"Once", onceOverHTTP}, {"Groups", groups}, {"Members", members}, {"Ranges", ranges}, {"Longest", longest},
 	}
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
@@ -82,7 +84,16 @@ var samples = []struct {
 	{"GET", "/v1/groups/g?start=latest", "", nil, 200},
 	{"GET", "/v1/groups/g/offsets?topic=t", "", nil, 200},
 	{"POST", "/v1/groups/g/offsets", `{"topic":"t","offsets":[{"partition":0,"offset":1}]}`, []string{asJSON}, 200},
+	{"POST", "/v1/groups/m/members/a", `{"action":"join","session":"0123456789abcdef","session_timeout_ms":45000,"topics":["t"]}`, []string{asJSON}, 200},
+	{"GET", "/v1/groups/m/members/a", "", nil, 200},
+	{"GET", "/v1/groups/m/state", "", nil, 200},
+	{"PUT", "/v1/groups/m/plan", aPlan, []string{asJSON}, 200},
+	{"POST", "/v1/groups/m/lanes/0123456789ab", `{"leases":[{"slot":0,"from":"","to":"1.0123456789abcdef"}]}`, []string{asJSON}, 200},
+	{"POST", "/v1/groups/m/moves", `{"token":"x","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.0123456789abcdef","from":null,"to":1}]}]}`, []string{asJSON}, 200},
 }
+
+// aPlan is the body of a first plan, by which nobody reads anything.
+var aPlan = fmt.Sprintf(`{"generation":1,"packed":%q}`, base64.StdEncoding.EncodeToString(metadata.AppendPlan(nil, &metadata.Plan{Generation: 1, Members: []metadata.PlanMember{{Name: "a", Session: "0123456789abcdef"}}})))
 
 // answers: each operation, and what comes back.
 func answers(t *testing.T) {

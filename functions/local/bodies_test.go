@@ -121,13 +121,69 @@ var badCommits = []badBody{
 	{"too many", `{"topic":"t","offsets":[` + strings.Repeat(`{"partition":0,"offset":0},`, wire.MaxCommits) + `{"partition":0,"offset":0}]}`, wire.JSONType, 400, wire.BadRequest},
 }
 
+// badBodies are what no operation with a body in JSON takes, and others that this one does not.
+func badBodies(others ...string) []badBody {
+	bad := []badBody{{"7 MB", strings.Repeat("x", 7<<20), wire.JSONType, 413, wire.TooLarge}, {"frames", "", wire.BatchesType, 415, wire.UnsupportedType}}
+	for i, body := range append([]string{"", "[]", "{}", "{", `{"nonsense":1}`, "\xff", strings.Repeat("[", 100_000)}, others...) {
+		bad = append(bad, badBody{fmt.Sprint("body ", i), body, wire.JSONType, 400, wire.BadRequest})
+	}
+	return bad
+}
+
+const aSession = "0123456789abcdef"
+
+var (
+	badActions = badBodies(
+		`{"action":"jump","session":"`+aSession+`"}`,
+		`{"action":"beat"}`,
+		`{"action":"beat","session":"short"}`,
+		`{"action":"beat","session":"0123456789ABCDEF"}`,
+		`{"action":"beat","session":"`+aSession+`","session":"`+aSession+`"}`,
+		`{"action":"beat","Session":"`+aSession+`"}`,
+		`{"action":"join","session":"`+aSession+`"}`,
+		`{"action":"join","session":"`+aSession+`","session_timeout_ms":999,"topics":["t"]}`,
+		`{"action":"join","session":"`+aSession+`","session_timeout_ms":9223372036854775807,"topics":["t"]}`,
+		`{"action":"join","session":"`+aSession+`","session_timeout_ms":45000,"topics":["../t"]}`,
+		`{"action":"watched","session":"`+aSession+`","more_ms":-1}`,
+		`{"action":"watched","session":"`+aSession+`","more_ms":86400001}`,
+		`{"action":"bury","session":"`+aSession+`","beat":-1}`,
+		`{"action":"leave","session":"`+aSession+`"} {}`,
+	)
+	badPlans = badBodies(`{"generation":0,"packed":""}`, `{"generation":1,"packed":"%"}`, `{"generation":1,"packed":"AAAA"}`, `{"generation":1}`)
+	badLanes = badBodies(
+		`{"leases":[],"offsets":[]}`,
+		`{"leases":[{"slot":64,"from":"","to":"1.`+aSession+`"}]}`,
+		`{"leases":[{"slot":-1,"from":"","to":"1.`+aSession+`"}]}`,
+		`{"leases":[{"slot":0,"from":"","to":"2.`+aSession+`"}]}`,
+		`{"leases":[{"slot":0,"from":"","to":"1.nobody"}]}`,
+		`{"leases":[{"slot":0,"from":"","to":"1.`+aSession+`"},{"slot":0,"from":"","to":"1.`+aSession+`"}]}`,
+		`{"offsets":[{"slot":0,"lease":"","offset":1}]}`,
+		`{"offsets":[{"slot":0,"lease":"1.`+aSession+`","offset":-1}]}`,
+		`{"offsets":[{"slot":0,"lease":"1.`+aSession+`","offset":1,"metadata":"`+strings.Repeat("x", 300)+`"}]}`,
+		`{"leases":[{"slot":0,"from":"","to":"1.`+aSession+`"}],"offsets":[{"slot":0,"lease":"1.`+aSession+`","offset":1}]}`,
+	)
+	badMoves = badBodies(
+		`{"token":"","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"`+strings.Repeat("x", 37)+`","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"x","lanes":[]}`,
+		`{"token":"x","lanes":[{"lane":"0123456789ab","moves":[]}]}`,
+		`{"token":"x","lanes":[{"lane":"../456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"x","lanes":[{"lane":"0123456789ab","moves":[{"slot":64,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"x","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1","from":null,"to":1}]}]}`,
+		`{"token":"x","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":-2,"to":1}]}]}`,
+	)
+)
+
 // bodies: what a body can be that it should not, and that nothing of it is done.
 func bodies(t *testing.T) {
 	s := newSite(t)
 	for _, x := range []struct {
-		path string
-		bad  []badBody
-	}{{"/v1/topics/t/records", badRecords(t)}, {"/v1/groups/g/offsets", badCommits}} {
+		method, path string
+		bad          []badBody
+	}{
+		{"POST", "/v1/topics/t/records", badRecords(t)}, {"POST", "/v1/groups/g/offsets", badCommits}, {"POST", "/v1/groups/g/members/a", badActions},
+		{"PUT", "/v1/groups/g/plan", badPlans}, {"POST", "/v1/groups/g/lanes/0123456789ab", badLanes}, {"POST", "/v1/groups/g/moves", badMoves},
+	} {
 		for _, b := range x.bad {
 			t.Run(b.name, func(t *testing.T) {
 				at := *s
@@ -136,7 +192,7 @@ func bodies(t *testing.T) {
 				if b.contentType != "" {
 					headers = append(headers, "Content-Type: "+b.contentType)
 				}
-				e := at.fails(at.do("POST", x.path, b.body, headers...), b.status, b.code)
+				e := at.fails(at.do(x.method, x.path, b.body, headers...), b.status, b.code)
 				if e.Retriable || len(e.Message) > 1000 {
 					t.Errorf("%+v", e)
 				}
@@ -144,13 +200,13 @@ func bodies(t *testing.T) {
 					t.Errorf("it does not name the field: %+v", e)
 				}
 				// without a length, as a stream of chunks comes
-				r := httptest.NewRequestWithContext(context.Background(), "POST", x.path, io.MultiReader(strings.NewReader(b.body)))
+				r := httptest.NewRequestWithContext(context.Background(), x.method, x.path, io.MultiReader(strings.NewReader(b.body)))
 				r.ContentLength = -1
 				at.fails(at.send(r, b.body, headers...), b.status, b.code)
 			})
 		}
-		s.fails(s.do("POST", x.path, "{}", asJSON, "Content-Encoding: gzip"), 415, wire.UnsupportedType)
-		s.fails(s.send(httptest.NewRequestWithContext(context.Background(), "POST", x.path, io.MultiReader(strings.NewReader("{"), broken{})), "", asJSON), 400, wire.BadRequest)
+		s.fails(s.do(x.method, x.path, "{}", asJSON, "Content-Encoding: gzip"), 415, wire.UnsupportedType)
+		s.fails(s.send(httptest.NewRequestWithContext(context.Background(), x.method, x.path, io.MultiReader(strings.NewReader("{"), broken{})), "", asJSON), 400, wire.BadRequest)
 	}
 	s.fails(s.do("POST", "/v1/producers", "{}"), 400, wire.BadRequest)
 	if got := s.world.Values(s.log, "t"); len(got[0])+len(got[1])+len(got[2])+len(got[3]) != 0 {

@@ -84,10 +84,11 @@ func guards(t *testing.T) {
 	s.want(s.overHTTP(v.URL(), "POST", "/v1/topics/t/records", `{"records":[{"value":"v"}]}`, asJSON, "Authorization: Bearer secret"), 200, nil)
 
 	const head = "Authorization: Bearer secret\r\nContent-Type: application/json\r\n"
-	for _, path := range []string{"/v1/topics/t/records", "/v1/groups/g/offsets"} {
+	for _, path := range []string{"/v1/topics/t/records", "/v1/groups/g/offsets", "/v1/groups/g/members/a", "/v1/groups/g/lanes/0123456789ab", "/v1/groups/g/moves", "/v1/groups/g/plan"} {
+		method := map[bool]string{false: "POST", true: "PUT"}[path == "/v1/groups/g/plan"]
 		for _, length := range []string{"Content-Length: 1000\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
-			answer, b := raw(t, v.URL(), "POST", "POST "+path+" HTTP/1.1\r\nHost: localhost\r\n"+head+length)
-			x := keep(&exchange{"POST", path, http.Header{"Content-Type": {wire.JSONType}}, []byte("{"), answer.StatusCode, answer.Header, b})
+			answer, b := raw(t, v.URL(), method, method+" "+path+" HTTP/1.1\r\nHost: localhost\r\n"+head+length)
+			x := keep(&exchange{method, path, http.Header{"Content-Type": {wire.JSONType}}, []byte("{"), answer.StatusCode, answer.Header, b})
 			if e := s.fails(x, 408, wire.SlowBody); !e.Retriable {
 				t.Error(e)
 			}

@@ -9,12 +9,15 @@ const (
 	UnknownTopic     = "unknown_topic"          // 404
 	UnknownPartition = "unknown_partition"      // 404
 	UnknownGroup     = "unknown_group"          // 404
+	UnknownMember    = "unknown_member"         // 404
 	MethodNotAllowed = "method_not_allowed"     // 405
 	NotAcceptable    = "not_acceptable"         // 406
 	SlowBody         = "slow_body"              // 408
 	GroupActive      = "group_active"           // 409: the group has members
 	OffsetLower      = "offset_lower"           // 409: more is committed already
 	OffsetChanged    = "offset_changed"         // 409: what is committed is not what was expected
+	Changed          = "changed"                // 409: what was to be changed is not as it was given
+	Fenced           = "fenced"                 // 409: the member has another session by now
 	SequenceGap      = "sequence_gap"           // 409: expected_sequence says which is next
 	ProducerEvicted  = "producer_evicted"       // 409: whether it was applied cannot be told any more
 	TopicGone        = "topic_gone"             // 410: deleted while it was used

@@ -52,6 +52,7 @@ type Topics struct {
 // TopicName is a topic in a list.
 type TopicName struct {
 	Name       string `json:"name"`
+	ID         string `json:"topic_id"`
 	Partitions int    `json:"partitions"`
 }
 
@@ -83,6 +84,13 @@ type PartitionOffsets struct {
 	Start     int64         `json:"start"`
 	End       int64         `json:"end"`
 	Cuts      []OffsetRange `json:"cuts,omitempty"`
+	Removed   *Removed      `json:"removed_tombstones,omitempty"`
+}
+
+// Removed tells that of the tombstones below an offset some were removed, the last of them at a time.
+type Removed struct {
+	Below int64     `json:"below"`
+	Until time.Time `json:"until"`
 }
 
 // OffsetRange is the offsets [From, To).

@@ -16,9 +16,9 @@ import (
 // status is the HTTP status of each code.
 var status = map[string]int{
 	wire.BadRequest: http.StatusBadRequest, wire.BadRecord: http.StatusBadRequest, wire.Unauthorized: http.StatusUnauthorized,
-	wire.NotFound: http.StatusNotFound, wire.UnknownTopic: http.StatusNotFound, wire.UnknownPartition: http.StatusNotFound, wire.UnknownGroup: http.StatusNotFound,
+	wire.NotFound: http.StatusNotFound, wire.UnknownTopic: http.StatusNotFound, wire.UnknownPartition: http.StatusNotFound, wire.UnknownGroup: http.StatusNotFound, wire.UnknownMember: http.StatusNotFound,
 	wire.MethodNotAllowed: http.StatusMethodNotAllowed, wire.NotAcceptable: http.StatusNotAcceptable, wire.SlowBody: http.StatusRequestTimeout,
-	wire.GroupActive: http.StatusConflict, wire.OffsetLower: http.StatusConflict, wire.OffsetChanged: http.StatusConflict,
+	wire.GroupActive: http.StatusConflict, wire.OffsetLower: http.StatusConflict, wire.OffsetChanged: http.StatusConflict, wire.Changed: http.StatusConflict, wire.Fenced: http.StatusConflict,
 	wire.SequenceGap: http.StatusConflict, wire.ProducerEvicted: http.StatusConflict, wire.TopicGone: http.StatusGone,
 	wire.TooLarge: http.StatusRequestEntityTooLarge, wire.UnsupportedType: http.StatusUnsupportedMediaType,
 	wire.OffsetExpired: http.StatusRequestedRangeNotSatisfiable, wire.OffsetOutOfRange: http.StatusRequestedRangeNotSatisfiable,
@@ -50,6 +50,8 @@ var conditions = []struct {
 	{sdk.ErrTopicGone, wire.TopicGone, false},
 	{sdk.ErrUnknownTopic, wire.UnknownTopic, false},
 	{sdk.ErrUnknownGroup, wire.UnknownGroup, false},
+	{metadata.ErrUnknownMember, wire.UnknownMember, false},
+	{sdk.ErrFenced, wire.Fenced, false},
 	{sdk.ErrNoPartition, wire.UnknownPartition, false},
 	{sdk.ErrNotSupported, wire.NotSupported, false},
 	{sdk.ErrThrottled, wire.Throttled, true},
@@ -64,6 +66,7 @@ var conditions = []struct {
 	{metadata.ErrNoCredentials, wire.Unavailable, true},
 	{store.ErrNoCredentials, wire.Unavailable, true},
 	{sdk.ErrCorrupt, wire.Corrupt, false},
+	{sdk.ErrChanged, wire.Changed, false},
 	{sdk.ErrClosed, wire.Unavailable, true},
 	{context.DeadlineExceeded, wire.Unavailable, true},
 	{context.Canceled, wire.Unavailable, true},

@@ -74,7 +74,7 @@ func (c *Catalog) topics(call *Call) error {
 	}
 	answer := wire.Topics{Topics: []wire.TopicName{}, More: more}
 	for _, t := range list {
-		answer.Topics = append(answer.Topics, wire.TopicName{Name: t.Name, Partitions: t.Partitions})
+		answer.Topics = append(answer.Topics, wire.TopicName{Name: t.Name, ID: string(t.ID), Partitions: t.Partitions})
 	}
 	return call.JSON(http.StatusOK, answer)
 }
