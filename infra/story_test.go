@@ -402,7 +402,62 @@ func readAll(ctx context.Context, l *sdk.Log, topic string, atLeast int) error {
 	if err := ask(ctx, h, http.MethodPost, "/v1/groups/clients/offsets", map[string]any{"topic": topic, "offsets": commit}, nil); err != nil {
 		return err
 	}
-	return ask(ctx, h, http.MethodGet, "/v1/groups/clients/offsets?topic="+topic, nil, nil)
+	if err := ask(ctx, h, http.MethodGet, "/v1/groups/clients/offsets?topic="+topic, nil, nil); err != nil {
+		return err
+	}
+	return askAsMember(ctx, h, topic)
+}
+
+// askAsMember does what a member of a group does who has the group for itself: joins, takes a lease, commits, gives it back, and leaves.
+func askAsMember(ctx context.Context, h http.Handler, topic string) error {
+	var t struct {
+		Partitions []struct {
+			Lane string `json:"lane"`
+		} `json:"partitions"`
+	}
+	var state struct {
+		Lanes []struct {
+			Lane  string `json:"lane"`
+			Slots []struct {
+				Lease string `json:"lease"`
+			} `json:"slots"`
+		} `json:"lanes"`
+	}
+	err := errors.Join(ask(ctx, h, http.MethodGet, "/v1/topics/"+topic, nil, &t), ask(ctx, h, http.MethodGet, "/v1/groups/members/state", nil, &state))
+	if err != nil || len(t.Partitions) == 0 {
+		return err
+	}
+	const session, member = "0123456789abcdef", "/v1/groups/members/members/a"
+	lane, before, epoch := t.Partitions[0].Lane, "", 0
+	for _, l := range state.Lanes {
+		if l.Lane == lane && len(l.Slots) > 0 {
+			before = l.Slots[0].Lease
+			fmt.Sscan(before, &epoch)
+		}
+	}
+	held, released := fmt.Sprintf("%d.%s", epoch+1, session), fmt.Sprint(epoch+1)
+	at := "/v1/groups/members/lanes/" + lane
+	for _, step := range []struct {
+		method, target string
+		body           map[string]any
+	}{
+		{http.MethodPost, member, map[string]any{"action": "join", "session": session, "session_timeout_ms": 30000, "topics": []string{topic}}},
+		{http.MethodPost, member, map[string]any{"action": "beat", "session": session}},
+		{http.MethodGet, member, nil},
+		{http.MethodPost, at, map[string]any{"leases": []any{map[string]any{"slot": 0, "from": before, "to": held}}}},
+		{http.MethodPost, at, map[string]any{"offsets": []any{map[string]any{"slot": 0, "lease": held, "first": epoch == 0, "offset": 0}}}},
+		{http.MethodPost, at, map[string]any{"leases": []any{map[string]any{"slot": 0, "from": held, "to": released}}}},
+		{http.MethodPost, member, map[string]any{"action": "leave", "session": session}},
+	} {
+		var body any
+		if step.body != nil {
+			body = step.body
+		}
+		if err := ask(ctx, h, step.method, step.target, body, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readPartition reads the records of a partition, and asks for links to them.
