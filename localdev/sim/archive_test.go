@@ -70,5 +70,5 @@ func TestArchive(t *testing.T) {
 		"swept: object", "swept: small segment", "swept: chunk", "swept: archive row", "swept: work list entry", "swept: deleted topic", "sweep refused: clock",
 		"frozen before-publish", "frozen before-commit", "frozen after-upload", "frozen after-publish", "frozen before-delete", "topic changed", "topic deleted", "killed", "frozen for hours", "small segment",
 		"commuter has come", "took what its life before had had",
-		"table put back", "repaired", "repair cut off", "came back at their offsets", "appended again", "kept its offset", "lost its offset")
+		"table put back", "repaired", "repair cut off", "appended again", "kept its offset", "lost its offset")
 }
