@@ -75,10 +75,14 @@ func (l *Log) NewConsumer(ctx context.Context, groupName string, topics []string
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	if err := l.direct("read as a member of a group"); err != nil {
+	if err := l.live(); err != nil {
 		return nil, err
 	}
-	m, err := group.Join(ctx, l.table, l.env, group.Config{Group: groupName, Name: config.instance, Timeout: config.timeout, Topics: topics,
+	var table group.Table = l.table
+	if l.remote != nil {
+		table = newRemoteTable(l.remote, groupName)
+	}
+	m, err := group.Join(ctx, table, l.env, group.Config{Group: groupName, Name: config.instance, Timeout: config.timeout, Topics: topics,
 		Pattern: config.pattern, Client: config.client, Refresh: config.look()})
 	if err != nil {
 		return nil, groupError(groupName, err)

@@ -63,7 +63,7 @@ func newOwnership(claim group.Claim) *ownership {
 // member end before its first commit.
 func (c *Consumer) starts(ctx context.Context, e event) (starts map[group.Partition]int64, failed error) {
 	starts = map[group.Partition]int64{}
-	bounds := map[metadata.LaneID]laneBounds{}
+	known := map[*part]bounds{}
 	var fixed []group.Offset
 	for _, claim := range e.claims {
 		offset, given := e.given[TopicPartition{claim.Topic, claim.Partition.Partition}]
@@ -78,7 +78,7 @@ func (c *Consumer) starts(ctx context.Context, e event) (starts map[group.Partit
 			continue
 		case claim.Committed.Offset != metadata.NoOffset:
 			starts[claim.Partition] = claim.Committed.Offset
-			to, err := r.missed(ctx, claim.Partition.Partition, claim.Committed.Offset, claim.Committed.At, bounds)
+			to, err := r.missed(ctx, claim.Partition.Partition, claim.Committed.Offset, claim.Committed.At, known)
 			if err != nil && !errors.Is(err, ErrTopicGone) {
 				return nil, err
 			}
@@ -89,7 +89,7 @@ func (c *Consumer) starts(ctx context.Context, e event) (starts map[group.Partit
 			}
 			continue
 		}
-		offset, err := c.policy(ctx, claim, r, bounds)
+		offset, err := c.policy(ctx, claim, r, known)
 		switch {
 		case errors.Is(err, ErrTopicGone):
 			c.member.LookAgain()
@@ -123,7 +123,7 @@ func (c *Consumer) fix(ctx context.Context, starts []group.Offset) error {
 }
 
 // policy is where a partition starts for which nothing is committed.
-func (c *Consumer) policy(ctx context.Context, claim group.Claim, r *Reader, bounds map[metadata.LaneID]laneBounds) (int64, error) {
+func (c *Consumer) policy(ctx context.Context, claim group.Claim, r *Reader, known map[*part]bounds) (int64, error) {
 	at := c.config.start
 	if claim.Added {
 		at = Earliest
@@ -131,7 +131,7 @@ func (c *Consumer) policy(ctx context.Context, claim group.Claim, r *Reader, bou
 	if at.kind == startFail {
 		return 0, ErrNoCommit
 	}
-	return r.startOf(ctx, claim.Partition.Partition, at, bounds)
+	return r.startOf(ctx, claim.Partition.Partition, at, known)
 }
 
 // reader is the reader of a claim's topic, made or grown if need be. All its partitions are paused until begins.

@@ -27,7 +27,7 @@ func TestTopicGoneBeforeItsStart(t *testing.T) {
 		w := &told{}
 		log, err := sdk.Open(b.ctx, "mem://", sdk.WithDriver(b.memory), sdk.WithHooks(w))
 		check(t, err)
-		c, err := log.NewConsumer(b.ctx, "g", []string{"t", "u"}, append(w.options(), sdk.Reading(sdk.WithWait(time.Second)))...)
+		c, err := reach(t, log, w).NewConsumer(b.ctx, "g", []string{"t", "u"}, append(w.options(), sdk.Reading(sdk.WithWait(time.Second)))...)
 		check(t, err)
 		time.Sleep(time.Second) // both are claimed
 		check(t, b.log.Admin().DeleteTopic(b.ctx, "t"))
@@ -87,7 +87,7 @@ func TestReadBufferIsForAllTopics(t *testing.T) {
 				b.writeBatches(names[i], map[int][][]byte{0: {batch}})
 			}
 		}
-		c, err := b.log.NewConsumer(b.ctx, "g", names, sdk.ManualCommit(), sdk.Reading(sdk.WithReadBuffer(buffer), sdk.WithPollBytes(1), sdk.WithWait(0)))
+		c, err := reach(t, b.log, nil).NewConsumer(b.ctx, "g", names, sdk.ManualCommit(), sdk.Reading(sdk.WithReadBuffer(buffer), sdk.WithPollBytes(1), sdk.WithWait(0)))
 		check(t, err)
 		time.Sleep(time.Second)
 		b.counts.take()

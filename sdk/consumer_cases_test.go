@@ -30,7 +30,7 @@ func (b *bench) stall(names ...string) {
 // joins makes a member that waits a second for records.
 func (b *bench) joins(opts ...sdk.ConsumerOption) *sdk.Consumer {
 	b.t.Helper()
-	c, err := b.open().NewConsumer(b.ctx, "g", []string{"t"}, append([]sdk.ConsumerOption{sdk.Reading(sdk.WithWait(time.Second))}, opts...)...)
+	c, err := reach(b.t, b.open(), nil).NewConsumer(b.ctx, "g", []string{"t"}, append([]sdk.ConsumerOption{sdk.Reading(sdk.WithWait(time.Second))}, opts...)...)
 	check(b.t, err)
 	return c
 }

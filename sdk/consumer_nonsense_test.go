@@ -71,7 +71,7 @@ func TestHaltedIsToldOnce(t *testing.T) {
 				b.fill(topic, 1, 10)
 			}
 			want := halt(b)
-			c, err := b.log.NewConsumer(b.ctx, "g", []string{"t", "u"}, sdk.ManualCommit(), sdk.Reading(sdk.WithWait(time.Second)))
+			c, err := reach(t, b.log, nil).NewConsumer(b.ctx, "g", []string{"t", "u"}, sdk.ManualCommit(), sdk.Reading(sdk.WithWait(time.Second)))
 			check(t, err)
 			var told []error
 			read := map[string]int{}
@@ -208,7 +208,7 @@ func TestCommitTimeIsTheServices(t *testing.T) {
 		b.fill("t", 2, 10)
 		for _, skew := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
 			log := b.openAt(skew)
-			c, err := log.NewConsumer(b.ctx, fmt.Sprint("g", skew), []string{"t"}, sdk.ManualCommit(), sdk.Reading(sdk.WithWait(time.Second)))
+			c, err := reach(t, log, nil).NewConsumer(b.ctx, fmt.Sprint("g", skew), []string{"t"}, sdk.ManualCommit(), sdk.Reading(sdk.WithWait(time.Second)))
 			check(t, err)
 			b.takes(c)
 			check(t, c.CommitOffsets(b.ctx, upTo(0, 5)))
@@ -239,7 +239,7 @@ func TestRefusedMemberMakesNoGroup(t *testing.T) {
 		"client":   {sdk.WithClientName("\xff")},
 		"nothing":  nil,
 	} {
-		if _, err := b.log.NewConsumer(b.ctx, "g", nil, opts...); !errors.Is(err, sdk.ErrInvalid) {
+		if _, err := reach(t, b.log, nil).NewConsumer(b.ctx, "g", nil, opts...); !errors.Is(err, sdk.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -17,6 +17,9 @@ import (
 // the consumer gives the partitions up, and reads them again from what turns out to be committed: drop what was read of them. After any other error
 // nothing was appended or committed, and the step may be tried again.
 func (c *Consumer) Step(ctx context.Context, p *Producer, offsets map[TopicPartition]CommitOffset, records ...*Record) error {
+	if err := c.log.direct("step"); err != nil {
+		return err
+	}
 	if c.config.autoCommit > 0 {
 		return &FieldError{Field: "commit interval", Value: c.config.autoCommit.String(), Valid: "none, by ManualCommit, for a consumer that steps"}
 	}

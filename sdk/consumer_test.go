@@ -26,6 +26,11 @@ type eater struct {
 
 func eat(t *testing.T, log *sdk.Log, group string, topics []string, opts ...sdk.ConsumerOption) *eater {
 	t.Helper()
+	return eatFrom(t, reach(t, log, nil), group, topics, opts...)
+}
+
+func eatFrom(t *testing.T, log *sdk.Log, group string, topics []string, opts ...sdk.ConsumerOption) *eater {
+	t.Helper()
 	c, err := log.NewConsumer(t.Context(), group, topics, opts...)
 	check(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -124,7 +129,7 @@ func TestX05_WhatWasNotFinishedComesAgain(t *testing.T) {
 		b.create("t", 1, 64)
 		b.fill("t", 1, 10)
 		for life := range 3 {
-			c, err := b.log.NewConsumer(t.Context(), "g", []string{"t"}, sdk.WithInstanceID("only"))
+			c, err := reach(t, b.log, nil).NewConsumer(t.Context(), "g", []string{"t"}, sdk.WithInstanceID("only"))
 			check(t, err)
 			fetches, err := c.Poll(t.Context())
 			check(t, err)
@@ -134,14 +139,14 @@ func TestX05_WhatWasNotFinishedComesAgain(t *testing.T) {
 			time.Sleep(time.Minute) // many commits
 			check(t, c.Close(t.Context()))
 		}
-		c, err := b.log.NewConsumer(t.Context(), "g", []string{"t"}, sdk.WithInstanceID("only"), sdk.Reading(sdk.WithWait(time.Second)))
+		c, err := reach(t, b.log, nil).NewConsumer(t.Context(), "g", []string{"t"}, sdk.WithInstanceID("only"), sdk.Reading(sdk.WithWait(time.Second)))
 		check(t, err)
 		_, err = c.Poll(t.Context())
 		check(t, err)
 		_, err = c.Poll(t.Context())
 		check(t, err)
 		check(t, c.Close(t.Context()))
-		c, err = b.log.NewConsumer(t.Context(), "g", []string{"t"}, sdk.WithInstanceID("only"), sdk.Reading(sdk.WithWait(5*time.Second)))
+		c, err = reach(t, b.log, nil).NewConsumer(t.Context(), "g", []string{"t"}, sdk.WithInstanceID("only"), sdk.Reading(sdk.WithWait(5*time.Second)))
 		check(t, err)
 		if fetches, err := c.Poll(t.Context()); err != nil || len(fetches) != 0 {
 			t.Errorf("after it was finished: %v, %v", fetches, err)
@@ -163,7 +168,7 @@ func TestConsumerRefuses(t *testing.T) {
 		"stop":       {sdk.Reading(sdk.To(sdk.Latest))},
 		"poll bytes": {sdk.Reading(sdk.WithPollBytes(0))},
 	} {
-		if _, err := b.log.NewConsumer(t.Context(), "g", []string{"t"}, opts...); !errors.Is(err, sdk.ErrInvalid) {
+		if _, err := reach(t, b.log, nil).NewConsumer(t.Context(), "g", []string{"t"}, opts...); !errors.Is(err, sdk.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -177,7 +182,7 @@ func TestBR46_GroupNames(t *testing.T) {
 		b.fill("t", 1, len(goodNames))
 		admin := b.log.Admin()
 		for _, group := range badNames {
-			_, consumes := b.log.NewConsumer(b.ctx, group, []string{"t"})
+			_, consumes := reach(t, b.log, nil).NewConsumer(b.ctx, group, []string{"t"})
 			_, described := admin.DescribeGroup(b.ctx, group, sdk.Earliest)
 			_, reset := admin.ResetGroup(b.ctx, sdk.GroupReset{Group: group})
 			for _, err := range []error{consumes, described, reset, admin.DeleteGroup(b.ctx, group, false)} {
@@ -190,7 +195,7 @@ func TestBR46_GroupNames(t *testing.T) {
 			t.Errorf("%v, %v", all, err)
 		}
 		for i, group := range goodNames {
-			c, err := b.log.NewConsumer(b.ctx, group, []string{"t"}, sdk.ManualCommit(), sdk.Reading(sdk.WithWait(time.Second)))
+			c, err := reach(t, b.log, nil).NewConsumer(b.ctx, group, []string{"t"}, sdk.ManualCommit(), sdk.Reading(sdk.WithWait(time.Second)))
 			check(t, err)
 			b.takes(c)
 			check(t, c.CommitOffsets(b.ctx, map[sdk.TopicPartition]sdk.CommitOffset{tp("t", 0): {Offset: int64(i)}}))

@@ -58,7 +58,7 @@ func (b *bench) told(topics []string, opts ...sdk.ConsumerOption) (*eater, *told
 	w := &told{}
 	log, err := sdk.Open(b.ctx, "mem://", sdk.WithDriver(b.memory), sdk.WithHooks(w))
 	check(b.t, err)
-	return eat(b.t.(*testing.T), log, "g", topics, append(w.options(), opts...)...), w
+	return eatFrom(b.t.(*testing.T), reach(b.t, log, w), "g", topics, append(w.options(), opts...)...), w
 }
 
 // soon is the longest that it takes until what has become of topics is read: a look, a heartbeat of who is to read it, by a plan that another may have made, and the

@@ -27,7 +27,11 @@ func (l *Log) Handle(ctx context.Context, group string, topics []string, handle 
 	}
 	for _, d := range config.retry {
 		name := RetryTopic(group, d)
-		if _, err := l.Admin().CreateTopic(ctx, NewTopic{Name: name}); err != nil && !errors.Is(err, ErrTopicExists) {
+		_, err := l.Admin().CreateTopic(ctx, NewTopic{Name: name})
+		if errors.Is(err, ErrNotSupported) { // over HTTP it has to be there
+			_, err = l.Admin().Topic(ctx, name)
+		}
+		if err != nil && !errors.Is(err, ErrTopicExists) {
 			return err
 		}
 		topics = append(topics, name)

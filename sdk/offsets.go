@@ -21,6 +21,14 @@ type PartitionOffsets struct {
 	End       int64 `json:"end"`
 	// Cuts are the ranges, ascending, that repairs of the log have cut out: offsets in them were given and stand for no record any more.
 	Cuts []OffsetRange `json:"cuts,omitempty"`
+	// Removed tells, of a topic whose keys are compacted, which tombstones are no longer there, if any were removed.
+	Removed *RemovedTombstones `json:"removed_tombstones,omitempty"`
+}
+
+// RemovedTombstones: of tombstones below an offset some were removed, the last of them at a time. Who had read by then, but not beyond that offset, may have missed some.
+type RemovedTombstones struct {
+	Below int64     `json:"below"`
+	Until time.Time `json:"until"`
 }
 
 // OffsetRange is the offsets [From, To).
@@ -29,11 +37,29 @@ type OffsetRange struct {
 	To   int64 `json:"to"`
 }
 
-// bounds is a partition's offsets, and its cuts.
+// bounds is a partition's offsets, its cuts, and which tombstones were removed.
 type bounds struct {
 	Partition  int
 	Start, End int64
 	cuts       metadata.Cuts
+	cleaned    metadata.Cleaning
+}
+
+// laneBounds calls do for the partitions of a lane.
+func laneBounds(t *metadata.Topic, state *metadata.State, head *metadata.Head, do func(bounds)) {
+	for slot := range metadata.Slot(metadata.SlotsPerLane) {
+		if p, ok := t.Partition(metadata.Place{Lane: state.Lane, Slot: slot}); ok {
+			do(bounds{p, state.Starts[slot], head.Ends[slot], state.SlotCuts(slot), state.Cleaned[slot]})
+		}
+	}
+}
+
+// missed is how far tombstones were removed since an offset was reached at some time, if who goes on there may have missed some; otherwise 0.
+func (b *bounds) missed(offset int64, at time.Time) int64 {
+	if offset > b.Start && b.cleaned.Missed(offset, at) {
+		return b.cleaned.Purged
+	}
+	return 0
 }
 
 // public is the bounds as users see them.
@@ -41,6 +67,9 @@ func (b *bounds) public() PartitionOffsets {
 	o := PartitionOffsets{Partition: b.Partition, Start: b.Start, End: b.End}
 	for _, c := range b.cuts {
 		o.Cuts = append(o.Cuts, OffsetRange{c.From, c.To})
+	}
+	if b.cleaned.Purged > 0 {
+		o.Removed = &RemovedTombstones{b.cleaned.Purged, b.cleaned.Until}
 	}
 	return o
 }
@@ -62,11 +91,7 @@ func (l *Log) offsets(ctx context.Context, t *metadata.Topic) ([]bounds, error) 
 			if err != nil {
 				return err
 			}
-			for slot := range metadata.Slot(metadata.SlotsPerLane) {
-				if p, ok := t.Partition(metadata.Place{Lane: lane, Slot: slot}); ok {
-					offsets[p] = bounds{p, state.Starts[slot], head.Ends[slot], state.SlotCuts(slot)}
-				}
-			}
+			laneBounds(t, state, head, func(b bounds) { offsets[b.Partition] = b })
 			return nil
 		})
 	}

@@ -82,11 +82,10 @@ func (l *Log) NewReader(ctx context.Context, topic string, opts ...ReaderOption)
 	if err := r.takePartitions(); err != nil {
 		return nil, err
 	}
-	r.source = directSource{r}
-	if l.remote != nil {
-		r.source = newRemoteSource(r, l.remote)
+	r.source = r.newSource()
+	for _, lane := range r.lanes {
+		r.source.attachLane(lane.id)
 	}
-	r.source.attach()
 	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r.stop = func() { cancel(ErrClosed) }
 	r.begin = func(step func(context.Context)) {

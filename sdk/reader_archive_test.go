@@ -81,7 +81,7 @@ func TestBR14_TheLagOfAGroupComesToNothing(t *testing.T) {
 	for _, kept := range []int64{9, 5, -1} {
 		synctest.Test(t, func(t *testing.T) {
 			b := ten(t, archiver{rowOffsets: 4, keep: func(_ int, offset int64) bool { return offset == kept }})
-			c, err := b.log.NewConsumer(b.ctx, "g", []string{"t"}, sdk.Reading(sdk.WithWait(time.Second)), sdk.AutoCommit(time.Second))
+			c, err := reach(t, b.log, nil).NewConsumer(b.ctx, "g", []string{"t"}, sdk.Reading(sdk.WithWait(time.Second)), sdk.AutoCommit(time.Second))
 			check(t, err)
 			for range 10 {
 				_, err := c.Poll(b.ctx)
@@ -103,7 +103,7 @@ func TestBR14_TheLagOfAGroupComesToNothing(t *testing.T) {
 func TestWhatIsPassedIsFinishedWithTheRecordBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := ten(t, archiver{rowOffsets: 10, keep: func(_ int, offset int64) bool { return offset == 5 }})
-		c, err := b.log.NewConsumer(b.ctx, "g", []string{"t"}, sdk.Reading(sdk.WithWait(time.Second)), sdk.AutoCommit(time.Second))
+		c, err := reach(t, b.log, nil).NewConsumer(b.ctx, "g", []string{"t"}, sdk.Reading(sdk.WithWait(time.Second)), sdk.AutoCommit(time.Second))
 		check(t, err)
 		committed := func() int64 {
 			time.Sleep(10 * time.Second)
@@ -381,7 +381,7 @@ func TestTheOldestRecordOfAGroupInAGap(t *testing.T) {
 		b.write("t", one(0, numbers(5, 5)))
 		b.remove(b.archive("t", archiver{rowOffsets: 5, keep: func(_ int, offset int64) bool { return offset == 8 }}))
 		time.Sleep(time.Hour)
-		c, err := b.log.NewConsumer(b.ctx, "g", []string{"t"}, sdk.StartAt(sdk.Earliest), sdk.Reading(sdk.WithWait(0)))
+		c, err := reach(t, b.log, nil).NewConsumer(b.ctx, "g", []string{"t"}, sdk.StartAt(sdk.Earliest), sdk.Reading(sdk.WithWait(0)))
 		check(t, err)
 		check(t, c.Close(b.ctx))
 		_, err = b.log.Admin().ResetGroup(b.ctx, sdk.GroupReset{Group: "g", Topics: []string{"t"}, To: sdk.ResetTo{Position: sdk.AtOffset(1)}, Force: true})

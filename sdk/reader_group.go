@@ -13,7 +13,7 @@ import (
 // on news.
 func (l *Log) idleReader(t *metadata.Topic, c readerConfig, news chan struct{}) *Reader {
 	r := &Reader{log: l, topic: t, config: c, news: news, memory: recycler{on: c.recycle}}
-	r.source = directSource{r}
+	r.source = r.newSource()
 	background, cancel := context.WithCancelCause(context.Background())
 	r.stop = func() { cancel(ErrClosed) }
 	r.begin = func(step func(context.Context)) { r.steps.Go(func() { step(background) }) }
@@ -35,7 +35,7 @@ func (r *Reader) grow(t *metadata.Topic) {
 			lane = &readLane{id: at.Lane}
 			lanes[at.Lane] = lane
 			r.lanes = append(r.lanes, lane)
-			r.log.lanes.attach(at.Lane)
+			r.source.attachLane(at.Lane)
 		}
 		part := &part{id: p, place: at, cursor: walk.At(t, p, 0), stop: math.MaxInt64, paused: true}
 		lane.parts = append(lane.parts, part)
@@ -63,50 +63,40 @@ func (r *Reader) begins(partition int, offset int64, goesOn bool) {
 	}
 }
 
-// laneBounds is where a lane's partitions begin and end.
-type laneBounds struct {
-	state *metadata.State
-	ends  metadata.Offsets
+// startOf is the number that a relative start comes to. known remembers bounds between calls.
+func (r *Reader) startOf(ctx context.Context, partition int, at Position, known map[*part]bounds) (int64, error) {
+	p, b, err := r.boundsOf(ctx, partition, known)
+	if err != nil {
+		return 0, err
+	}
+	return r.number(ctx, p, at, b.Start, b.End)
 }
 
-// startOf is the number that a relative start comes to. bounds remembers lanes between calls.
-func (r *Reader) startOf(ctx context.Context, partition int, at Position, bounds map[metadata.LaneID]laneBounds) (int64, error) {
+func (r *Reader) boundsOf(ctx context.Context, partition int, known map[*part]bounds) (*part, bounds, error) {
 	p, err := r.part(partition)
 	if err != nil {
-		return 0, err
+		return nil, bounds{}, err
 	}
-	b, err := r.bounds(ctx, p, bounds)
-	if err != nil {
-		return 0, err
-	}
-	return r.number(ctx, p, at, b.state.Starts[p.place.Slot], b.ends[p.place.Slot])
-}
-
-func (r *Reader) bounds(ctx context.Context, p *part, bounds map[metadata.LaneID]laneBounds) (laneBounds, error) {
-	b, ok := bounds[p.place.Lane]
-	if !ok {
-		state, head, err := r.log.walker.Bounds(ctx, p.place.Lane)
-		if err != nil {
-			return b, r.log.readError(ctx, r.topic, p.id, walk.Extent{}, err)
+	if _, ok := known[p]; !ok {
+		if err := r.source.bounds(ctx, p, known); err != nil {
+			return nil, bounds{}, err
 		}
-		b = laneBounds{state, head.Ends}
-		bounds[p.place.Lane] = b
 	}
-	return b, nil
+	return p, known[p], nil
 }
 
-// missed is how far tombstones were removed since an offset was committed at some time, if who goes on there may have missed some; otherwise 0.
-func (r *Reader) missed(ctx context.Context, partition int, offset int64, at time.Time, bounds map[metadata.LaneID]laneBounds) (to int64, err error) {
-	p, err := r.part(partition)
-	if err != nil || !r.topic.Config.Compacts() {
-		return 0, err
+// learn notes the bounds of a part.
+func (r *Reader) learn(b bounds, known map[*part]bounds) {
+	if p, err := r.part(b.Partition); err == nil {
+		known[p] = b
 	}
-	b, err := r.bounds(ctx, p, bounds)
-	if err != nil {
-		return 0, err
+}
+
+// missed is bounds.missed for an offset that was committed at some time.
+func (r *Reader) missed(ctx context.Context, partition int, offset int64, at time.Time, known map[*part]bounds) (to int64, err error) {
+	if !r.topic.Config.Compacts() {
+		return 0, nil
 	}
-	if c := b.state.Cleaned[p.place.Slot]; offset > b.state.Starts[p.place.Slot] && c.Missed(offset, at) {
-		return c.Purged, nil
-	}
-	return 0, nil
+	_, b, err := r.boundsOf(ctx, partition, known)
+	return b.missed(offset, at), err
 }

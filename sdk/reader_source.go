@@ -4,17 +4,20 @@ import (
 	"context"
 	"time"
 
+	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/metadata/walk"
 )
 
 // source is where a reader's extents come from: the index and the objects, or a function over HTTP. What queues them, decodes them and hands them out is
 // the reader's.
 type source interface {
-	// attach and detach are called once each, when the reader has its partitions and when it is closed.
-	attach()
+	// attachLane is called for each lane that the reader has come to read, detach once, when it is closed.
+	attachLane(metadata.LaneID)
 	detach()
 	// resolve turns starts and stops into numbers, by resolvePart for each part.
 	resolve(ctx context.Context) error
+	// bounds adds those of the part to known, and those of others that come with them.
+	bounds(ctx context.Context, p *part, known map[*part]bounds) error
 	// offsetForTime is the first offset at or after the time, or ErrNoOffset.
 	offsetForTime(ctx context.Context, partition int, at time.Time) (int64, error)
 	// advance begins whatever can be begun to fill the queues of the parts. Reader.mu is held.
@@ -26,11 +29,14 @@ type source interface {
 // directSource is the log's own table and store.
 type directSource struct{ *Reader }
 
-func (s directSource) attach() {
-	for _, lane := range s.lanes {
-		s.log.lanes.attach(lane.id)
+func (r *Reader) newSource() source {
+	if r.log.remote != nil {
+		return newRemoteSource(r, r.log.remote)
 	}
+	return directSource{r}
 }
+
+func (s directSource) attachLane(lane metadata.LaneID) { s.log.lanes.attach(lane) }
 
 func (s directSource) detach() {
 	for _, lane := range s.lanes {
@@ -45,6 +51,15 @@ func (s directSource) advance() {
 	}
 	for s.getting < s.config.prefetch && s.request() {
 	}
+}
+
+func (s directSource) bounds(ctx context.Context, p *part, known map[*part]bounds) error {
+	state, head, err := s.log.walker.Bounds(ctx, p.place.Lane)
+	if err != nil {
+		return s.log.readError(ctx, s.topic, p.id, walk.Extent{}, err)
+	}
+	laneBounds(s.topic, state, head, func(b bounds) { s.learn(b, known) })
+	return nil
 }
 
 func (s directSource) offsetForTime(ctx context.Context, partition int, at time.Time) (int64, error) {

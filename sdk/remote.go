@@ -14,7 +14,7 @@ import (
 )
 
 // remote is a log that is reached over HTTP, through the functions produce and fetch or the local server (docs/openapi.yaml). It does what they do: produce,
-// read, and answer for topics, offsets and what groups have committed. Everything else takes the table and the bucket themselves.
+// read, alone or as a member of a group, and answer for topics, offsets and groups. Everything else takes the table and the bucket themselves.
 type remote struct {
 	client *client
 	fetch  *url.URL // of the function that serves reads

@@ -6,12 +6,11 @@ import (
 	"github.com/varvelog/varve/sdk"
 )
 
-// reach is the log by which a test's producers and readers reach the one that is given. It is another one while TestRemote_Again runs.
+// reach is the log by which a test's producers, readers and members reach the one that is given. It is another one while TestRemote_Again runs.
 var reach = func(_ testing.TB, log *sdk.Log, _ sdk.Hook) *sdk.Log { return log }
 
-// TestRemote_Again runs those tests again, their producers and readers over HTTP, that are of what a producer or reader promises and not of what it asks of table
-// and store.
-func TestRemote_Again(t *testing.T) {
+// setReach lets the test reach its logs over HTTP.
+func setReach(t *testing.T) {
 	direct := reach
 	t.Cleanup(func() { reach = direct })
 	reach = func(t testing.TB, log *sdk.Log, hook sdk.Hook) *sdk.Log {
@@ -22,6 +21,12 @@ func TestRemote_Again(t *testing.T) {
 		}
 		return h.dial(t, sdk.WithHooks(hook))
 	}
+}
+
+// TestRemote_Again runs those tests again, their producers, readers and members of groups over HTTP, that are of what these promise and not of what they ask of table
+// and store.
+func TestRemote_Again(t *testing.T) {
+	setReach(t)
 	for i, again := range []struct {
 		name string
 		run  func(*testing.T)
@@ -74,6 +79,49 @@ func TestRemote_Again(t *testing.T) {
 		{"ReplayOfDamage", TestReplayOfDamage},
 		{"ReplayGivesUpAtOnce", TestReplayGivesUpAtOnce},
 		{"ReplayProgress", TestReplayProgress},
+		{"ConsumersShareATopic", TestConsumersShareATopic},
+		{"X05_WhatWasNotFinishedComesAgain", TestX05_WhatWasNotFinishedComesAgain},
+		{"ConsumerRefuses", TestConsumerRefuses},
+		{"BR46_GroupNames", TestBR46_GroupNames},
+		{"BR23_CommittedOffsetNeverGoesBack", TestBR23_CommittedOffsetNeverGoesBack},
+		{"ResetIsNotUndoneByWhatWasRead", TestResetIsNotUndoneByWhatWasRead},
+		{"BR24_Zombie", TestBR24_Zombie},
+		{"NothingIsDeliveredAfterARefusedCommit", TestNothingIsDeliveredAfterARefusedCommit},
+		{"BR25_CleanStop", TestBR25_CleanStop},
+		{"BR26_Clocks", TestBR26_Clocks},
+		{"BR27_GroupReadsTheNewTopic", TestBR27_GroupReadsTheNewTopic},
+		{"BR28_GroupReadsNewPartitions", TestBR28_GroupReadsNewPartitions},
+		{"BR30_OneSlowPartition", TestBR30_OneSlowPartition},
+		{"BR31_IdleGroupKeepsItsPlace", TestBR31_IdleGroupKeepsItsPlace},
+		{"TopicGoneBeforeItsStart", TestTopicGoneBeforeItsStart},
+		{"StaleClaimIsNotBegun", TestStaleClaimIsNotBegun},
+		{"StartIsFixedThoughAnotherPartitionIsLost", TestStartIsFixedThoughAnotherPartitionIsLost},
+		{"TopicGoneLeavesTheSubscription", TestTopicGoneLeavesTheSubscription},
+		{"LastTopicGone", TestLastTopicGone},
+		{"TopicCreatedAnewIsReadSoon", TestTopicCreatedAnewIsReadSoon},
+		{"GrowthIsNoticedSoon", TestGrowthIsNoticedSoon},
+		{"DescribeGroupWhoseTopicIsGone", TestDescribeGroupWhoseTopicIsGone},
+		{"TopicGoneWhileDescribed", TestTopicGoneWhileDescribed},
+		{"CrashBetweenReceivingAndFinishing", TestCrashBetweenReceivingAndFinishing},
+		{"CommitAtomicUnderFaults", TestCommitAtomicUnderFaults},
+		{"OnAssignedSaysWhereToStart", TestOnAssignedSaysWhereToStart},
+		{"CommitsThatMakeNoSense", TestCommitsThatMakeNoSense},
+		{"HaltedIsToldOnce", TestHaltedIsToldOnce},
+		{"OnAssignedMayPauseAndSeek", TestOnAssignedMayPauseAndSeek},
+		{"OnAssignedReturnsNonsense", TestOnAssignedReturnsNonsense},
+		{"CommitTimeIsTheServices", TestCommitTimeIsTheServices},
+		{"RefusedMemberMakesNoGroup", TestRefusedMemberMakesNoGroup},
+		{"ConsumerUsedByMany", TestConsumerUsedByMany},
+		{"HandleGoesOnWhereItEnded", TestHandleGoesOnWhereItEnded},
+		{"HandleBlocksItsPartitionOnly", TestHandleBlocksItsPartitionOnly},
+		{"HandleParks", TestHandleParks},
+		{"HandleRetriesInOrder", TestHandleRetriesInOrder},
+		{"HandleKeysInParallel", TestHandleKeysInParallel},
+		{"HandleRefuses", TestHandleRefuses},
+		{"HandleDoesNotUndoAReset", TestHandleDoesNotUndoAReset},
+		{"HandleBoundsWhatWaits", TestHandleBoundsWhatWaits},
+		{"HandleFenced", TestHandleFenced},
+		{"HandlerThatDoesNotListen", TestHandlerThatDoesNotListen},
 	} {
 		if raced && i%4 != 0 {
 			continue // with the race detector every fourth, make sim plays all

@@ -1,11 +1,14 @@
 package sdk_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -343,6 +346,9 @@ func TestRemote_Unsupported(t *testing.T) {
 	f.create(f.near, sdk.NewTopic{Name: "t"})
 	admin, p := f.log.Admin(), f.producer(f.log)
 	defer p.Close(ctx)
+	member, err := f.log.NewConsumer(ctx, "g", []string{"t"}, sdk.ManualCommit())
+	f.must(err)
+	defer member.Close(ctx)
 	for what, err := range map[string]error{
 		"CreateTopic":   second(admin.CreateTopic(ctx, sdk.NewTopic{Name: "x"})),
 		"AlterTopic":    second(admin.AlterTopic(ctx, "t", sdk.Alteration{Partitions: 9})),
@@ -354,8 +360,7 @@ func TestRemote_Unsupported(t *testing.T) {
 		"ReadSegment":   second(admin.ReadSegment(ctx, "x")),
 		"ResetGroup":    second(admin.ResetGroup(ctx, sdk.GroupReset{Group: "g", To: sdk.ResetTo{Position: sdk.Earliest}})),
 		"DeleteGroup":   admin.DeleteGroup(ctx, "g", true),
-		"NewConsumer":   second(f.log.NewConsumer(ctx, "g", []string{"t"})),
-		"Handle":        f.log.Handle(ctx, "g", []string{"t"}, nil),
+		"Step":          member.Step(ctx, p, map[sdk.TopicPartition]sdk.CommitOffset{{Topic: "t"}: {Offset: 1}}, rec("t", "x")),
 		"AppendIf":      p.AppendIf(ctx, "t", 0, []*sdk.Record{rec("t", "x")}, sdk.EndIs(0)),
 		"AppendAtomic":  p.AppendAtomic(ctx, rec("t", "x")),
 		"Prepare":       second(p.Prepare(ctx, rec("t", "x"))),
@@ -366,13 +371,6 @@ func TestRemote_Unsupported(t *testing.T) {
 		if !errors.As(err, &unsupported) || !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, sdk.ErrNotSupported) || !contains(err, "aws://") {
 			t.Errorf("%s: %v", what, err)
 		}
-	}
-	f.create(f.near, sdk.NewTopic{Name: "compacted", Config: map[string]string{"cleanup.policy": "compact"}})
-	r, err := f.log.NewReplay(ctx, "compacted")
-	f.must(err)
-	var unsupported *sdk.UnsupportedError
-	if _, err := f.log.NewReplay(ctx, "compacted", sdk.ReplayResume(r.Checkpoint())); !errors.As(err, &unsupported) {
-		t.Errorf("resume: %v", err)
 	}
 	if b := f.log.Backend(); b.Table != nil || b.Store != nil {
 		t.Error("it has a backend")
@@ -407,4 +405,114 @@ func TestRemote_Pages(t *testing.T) {
 			t.Errorf("%s: %v, %v", answers["c"], names, err)
 		}
 	}
+}
+
+// Members of a group whose requests meet every mishap of a network read everything, each at least once and in order, and commit all of it: no partition stays without an owner, and what is
+// committed never goes back.
+func TestRemote_MembersInTrouble(t *testing.T) {
+	for seed := range uint64(6 / raceShare) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFar(t)
+			f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 6, LaneWidth: 3})
+			chance := rand.New(rand.NewPCG(seed, 1))
+			trouble := true
+			f.befall(func(r *http.Request) mishap { // under its lock
+				if !trouble || r.URL.Path == "/v1" || chance.IntN(5) > 0 {
+					return nothing
+				}
+				return []mishap{cutBefore, cutAfter, fails500, failed500, throttled, retryLater, cutBody, garbage}[chance.IntN(8)]
+			})
+			seen := make([]map[int]map[int64]bool, 3)
+			stop, done := make([]context.CancelFunc, len(seen)), make(chan error, len(seen))
+			var mu sync.Mutex
+			start := func(i int) {
+				life, cancel := context.WithCancel(ctx)
+				stop[i], seen[i] = cancel, map[int]map[int64]bool{}
+				log := f.dial()
+				go func() {
+					done <- consume(life, log, func(p int, offset int64) {
+						mu.Lock()
+						defer mu.Unlock()
+						if seen[i][p] == nil {
+							seen[i][p] = map[int64]bool{}
+						}
+						seen[i][p][offset] = true
+					})
+				}()
+			}
+			p := f.producer(f.near)
+			for i := range seen {
+				start(i)
+				for range 20 {
+					for range 10 {
+						p.Produce(ctx, rec("t", "v"), nil)
+					}
+					time.Sleep(2 * time.Second)
+				}
+			}
+			stop[0]() // it leaves; the others take over
+			f.must(<-done)
+			time.Sleep(2 * time.Minute)
+			f.mu.Lock()
+			trouble = false
+			f.mu.Unlock()
+			time.Sleep(2 * time.Minute)
+			d, err := f.near.Admin().DescribeGroup(ctx, "g", sdk.Earliest)
+			f.must(err)
+			total := 0
+			for _, part := range d.Partitions {
+				if part.Lag != 0 || part.Owner == "" {
+					t.Errorf("seed %d: %+v", seed, part)
+				}
+				total += int(part.End)
+				for offset := range part.End {
+					if !seen[0][part.Partition][offset] && !seen[1][part.Partition][offset] && !seen[2][part.Partition][offset] {
+						t.Errorf("seed %d: partition %d offset %d was read by nobody", seed, part.Partition, offset)
+					}
+				}
+			}
+			if total != 600 || len(d.Members) != 2 {
+				t.Errorf("seed %d: %d records, %d members", seed, total, len(d.Members))
+			}
+			stop[1]()
+			stop[2]()
+			f.must(<-done)
+			f.must(<-done)
+			f.must(p.Close(ctx))
+		})
+	}
+}
+
+// consume reads as a member of group g until life ends, and leaves. Within what it holds, offsets must follow one another.
+func consume(life context.Context, log *sdk.Log, read func(partition int, offset int64)) error {
+	next := map[int]int64{}
+	forget := func(_ context.Context, all []sdk.TopicPartition) {
+		for _, tp := range all {
+			delete(next, tp.Partition)
+		}
+	}
+	var c *sdk.Consumer
+	var err error
+	for c == nil {
+		c, err = log.NewConsumer(life, "g", []string{"t"}, sdk.WithSessionTimeout(30*time.Second), sdk.AutoCommit(time.Second), sdk.OnRevoked(forget), sdk.OnLost(forget))
+		if err != nil && !errors.Is(err, sdk.ErrUnreachable) && !errors.Is(err, sdk.ErrThrottled) {
+			return err
+		}
+	}
+	for life.Err() == nil {
+		fetches, err := c.Poll(life)
+		if err != nil && life.Err() == nil && !errors.Is(err, sdk.ErrUnreachable) {
+			return err
+		}
+		for _, f := range fetches {
+			for _, r := range f.Records {
+				if want, known := next[f.Partition]; known && r.Offset != want {
+					return fmt.Errorf("partition %d: offset %d where %d should be", f.Partition, r.Offset, want)
+				}
+				next[f.Partition] = r.Offset + 1
+				read(f.Partition, r.Offset)
+			}
+		}
+	}
+	return c.Close(ctx)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/varvelog/varve/internal/wire"
+	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/metadata/walk"
 	"github.com/varvelog/varve/segment"
 )
@@ -57,15 +58,39 @@ type remotePart struct {
 }
 
 func newRemoteSource(r *Reader, to *remote) *remoteSource {
-	s := &remoteSource{Reader: r, remote: to, known: map[*part]*remotePart{}}
-	for _, p := range r.parts {
-		s.known[p] = &remotePart{}
-	}
-	return s
+	return &remoteSource{Reader: r, remote: to, known: map[*part]*remotePart{}}
 }
 
-func (s *remoteSource) attach() {}
-func (s *remoteSource) detach() {}
+func (s *remoteSource) attachLane(metadata.LaneID) {}
+func (s *remoteSource) detach()                    {}
+
+// of is what is known of a part. mu is held.
+func (s *remoteSource) of(p *part) *remotePart {
+	if s.known[p] == nil {
+		s.known[p] = &remotePart{}
+	}
+	return s.known[p]
+}
+
+func (s *remoteSource) bounds(ctx context.Context, _ *part, known map[*part]bounds) error {
+	all, err := s.remote.offsets(ctx, s.topic)
+	if err == nil { // of this topic, and not of another that has its name now
+		var now *remoteTopic
+		if now, err = s.remote.topic(ctx, s.topic.Name); err == nil && now.row.ID != s.topic.ID {
+			err = ErrTopicGone
+		}
+	}
+	if errors.Is(err, ErrUnknownTopic) {
+		err = ErrTopicGone
+	}
+	if err != nil {
+		return inTopic(s.topic.Name, err)
+	}
+	for _, b := range all {
+		s.learn(b, known)
+	}
+	return nil
+}
 
 func (s *remoteSource) resolve(ctx context.Context) error {
 	offsets, err := s.remote.offsets(ctx, s.topic)
@@ -74,7 +99,7 @@ func (s *remoteSource) resolve(ctx context.Context) error {
 	}
 	for _, p := range s.parts {
 		o := offsets[p.id]
-		s.known[p].end = o.End
+		s.of(p).end = o.End
 		if err := s.resolvePart(ctx, p, o.Start, o.End); err != nil {
 			return err
 		}
@@ -108,9 +133,9 @@ func (s *remoteSource) advance() {
 		for _, p := range lane.parts {
 			switch {
 			case !p.wants() || len(p.queue) > 1: // one that is being returned, one that is ready
-			case s.known[p].alone:
+			case s.of(p).alone:
 				s.ask([]*part{p}, 0)
-			case p.cursor.Offset < s.known[p].end:
+			case p.cursor.Offset < s.of(p).end:
 				behind = append(behind, p)
 			default:
 				ended = append(ended, p)
@@ -176,7 +201,7 @@ func (s *remoteSource) ask(parts []*part, wait time.Duration) {
 // settleAll takes in what was answered. mu is held.
 func (s *remoteSource) settleAll(questions []question, answers map[int]*partAnswer, sp *span, err error) {
 	for _, q := range questions {
-		p, known := q.part, s.known[q.part]
+		p, known := q.part, s.of(q.part)
 		if p.asked != q.asked { // a Seek has moved it meanwhile
 			continue
 		}
@@ -204,7 +229,7 @@ func (s *remoteSource) failed(q question, asked int, err error) {
 	if asked > 1 && errors.As(err, &e) && !passing(err) && !errors.Is(err, ErrTopicGone) && !errors.Is(err, ErrUnknownTopic) {
 		switch at := e.said.Partition; {
 		case at == nil:
-			s.known[q.part].alone = true
+			s.of(q.part).alone = true
 			return
 		case *at != q.part.id:
 			return

@@ -187,6 +187,9 @@ func (r *remote) offsets(ctx context.Context, t *metadata.Topic) ([]bounds, erro
 			before = c.To
 			offsets[i].cuts = append(offsets[i].cuts, metadata.Cut{From: c.From, To: c.To})
 		}
+		if p.Removed != nil {
+			offsets[i].cleaned = metadata.Cleaning{Purged: p.Removed.Below, Until: p.Removed.Until}
+		}
 	}
 	return offsets, nil
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/varvelog/varve/metadata"
-	"github.com/varvelog/varve/metadata/walk"
 )
 
 // Replay reads the history of a topic as fast as the store gives it: many partitions and ranges at once, each partition in order, up to the ends that
@@ -96,7 +95,7 @@ type ReplayProgress struct {
 
 // NewReplay makes a replay of the topic, from the log starts to the ends as they are now. ErrUnknownTopic, a *FieldError for a setting that makes no
 // sense, ErrTopicGone for a checkpoint of another topic of the same name, a *RangeError with ErrTombstones for one of a topic whose keys are compacted that was taken
-// longer ago than tombstones stay. Over HTTP one of such a topic cannot be resumed: ErrNotSupported.
+// longer ago than tombstones stay.
 func (l *Log) NewReplay(ctx context.Context, topic string, opts ...ReplayOption) (*Replay, error) {
 	c := replayConfig{parallel: 4, buffer: 64 << 20}
 	for _, o := range opts {
@@ -128,7 +127,7 @@ func (l *Log) NewReplay(ctx context.Context, topic string, opts ...ReplayOption)
 		if err := r.resume(c.resume); err != nil {
 			return nil, err
 		}
-		return r, r.missed(ctx, c.resume.At)
+		return r, r.missed(c.resume.At, offsets)
 	}
 	return r, nil
 }
@@ -167,26 +166,12 @@ func (r *Replay) resume(c *ReplayCheckpoint) error {
 }
 
 // missed is ErrTombstones if the checkpoint was taken so long ago that tombstones after it have been removed since.
-func (r *Replay) missed(ctx context.Context, at time.Time) error {
-	if !r.topic.Config.Compacts() {
-		return nil
-	}
-	if r.log.remote != nil { // how far keys are compacted only the index knows
-		return unsupported("resume a replay of a topic whose keys are compacted")
-	}
-	states := map[metadata.LaneID]*metadata.State{}
+func (r *Replay) missed(at time.Time, now []bounds) error {
 	for p, next := range r.positions {
-		place := r.topic.Place(p)
-		s := states[place.Lane]
-		if s == nil {
-			var err error
-			if s, _, err = r.log.walker.Bounds(ctx, place.Lane); err != nil {
-				return r.log.readError(ctx, r.topic, p, walk.Extent{}, err)
-			}
-			states[place.Lane] = s
-		}
-		if c := s.Cleaned[place.Slot]; next > r.starts[p] && c.Missed(next, at) {
-			return &RangeError{Topic: r.topic.Name, Partition: p, Offset: next, Start: s.Starts[place.Slot], End: r.ends[p], CutFrom: next, CutTo: c.Purged, Err: ErrTombstones}
+		b := now[p]
+		b.Start = r.starts[p] // where it has begun to read
+		if to := b.missed(next, at); to > 0 && r.topic.Config.Compacts() {
+			return &RangeError{Topic: r.topic.Name, Partition: p, Offset: next, Start: now[p].Start, End: r.ends[p], CutFrom: next, CutTo: to, Err: ErrTombstones}
 		}
 	}
 	return nil
