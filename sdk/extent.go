@@ -19,13 +19,14 @@ func objectOf(e walk.Extent) objects.Segment { return objects.Of(e.Topic, e.ID) 
 func indexTime(e *walk.Extent, timestamp int64) int64 { return metadata.IndexTimeAt(timestamp, e.Last) }
 
 // wanted is the range to read for the bytes of an extent from byte at of it on. Of intake it is the whole extent, or all of its lane's bytes if those are
-// few, so that whoever reads another partition shares them. An archive extent may be large: it is read in as few ranges as there can be of at most atMost bytes, all
-// about as large, so that no request is for little.
+// few, so that whoever reads another partition shares them. An archive extent may be large: it is read in as few ranges as there can be of at most atMost bytes, or
+// an eighth more, all about as large, so that no request is for little.
 func wanted(e walk.Extent, at, atMost int64) byteRange {
 	switch {
 	case e.Archived():
 		left := e.Bytes - at
-		ranges := max((left+atMost-1)/atMost, 1)
+		limit := atMost + atMost/8 // extents that compaction ends at 8 MiB are a little larger
+		ranges := max((left+limit-1)/limit, 1)
 		return byteRange{objectOf(e), e.Start + at, (left + ranges - 1) / ranges}
 	case e.LaneLength <= wholeBytes:
 		return byteRange{objectOf(e), e.LaneStart, e.LaneLength}
@@ -41,7 +42,8 @@ func decodeBase(e walk.Extent) int64 {
 	return e.Base
 }
 
-// An archive extent is read in ranges of up to a third of the reader's buffer, within these bounds.
+// An archive extent is read in ranges of up to half of the reader's buffer, within these bounds. Each request costs a store as much as half a MiB of it, or more; and while one
+// half is handed out, the other comes.
 const (
 	minRange = 64 << 10
 	maxRange = 8 << 20

@@ -181,7 +181,8 @@ func TestLargeArchiveExtentsAreReadInRanges(t *testing.T) {
 			t.Errorf("%d of %d records", got, records)
 		}
 		sum, gets, most := b.counts.fetched()
-		limit := max(min(buffer/3, 8<<20), 64<<10)
+		limit := max(min(buffer/2, 8<<20), 64<<10)
+		limit += limit / 8
 		t.Logf("%d bytes, buffer %d: %d range requests of %d bytes at most, %d bytes in all", size, buffer, gets, most, sum)
 		if most > limit || gets > sum/limit+1 || most > sum/gets+1 || int64(sum) > size*11/10 {
 			t.Errorf("ranges of at most %d bytes are stated", limit)

@@ -157,7 +157,7 @@ func WithPollBytes(n int) ReaderOption { return func(c *readerConfig) { c.pollBy
 
 // WithReadBuffer bounds the bytes of segments (as stored) that are fetched ahead and not yet returned, and likewise the memory of batches that
 // are decoded and not yet wholly returned. One extent, or one batch, larger than this is read alone; archive extents are read in
-// ranges of up to a third of this, 64 KiB at least, and of each partition that is read there the beginning of a batch that goes on in the next range comes on
+// ranges of up to half of this, or an eighth more, 64 KiB at least, and of each partition that is read there the beginning of a batch that goes on in the next range comes on
 // top. All readers of a log share up to 16 MiB more, of small segments. Default 36 MiB, which is four segments as producers make them; 8 MiB where the log is a directory, whose requests are so quick
 // that what counts is the processor's cache.
 func WithReadBuffer(n int) ReaderOption { return func(c *readerConfig) { c.bufferBytes = n } }

@@ -161,7 +161,7 @@ func (r *Reader) next(p *part) byteRange {
 
 // largest bounds the ranges in which archive extents are read: three fit into the buffer, so that one is decoded while others come. mu is held.
 func (r *Reader) largest() int64 {
-	return max(min(int64(r.config.bufferBytes)/3, maxRange), minRange)
+	return max(min(int64(r.config.bufferBytes)/2, maxRange), minRange)
 }
 
 // take moves the next of known to the queue, or as much of it as the range has, to be read with the span. mu is held.
