@@ -105,7 +105,7 @@ func (p *Producer) refresh(ctx context.Context, t *topicHandle) (int64, error) {
 	p.mu.Lock()
 	row := t.row
 	p.mu.Unlock()
-	fresh, err := p.log.table.Topic(ctx, row.Name)
+	fresh, err := p.sink.topic(ctx, row.Name)
 	if err != nil {
 		return 0, err
 	}

@@ -364,7 +364,6 @@ func TestRemote_Unsupported(t *testing.T) {
 		"AppendIf":      p.AppendIf(ctx, "t", 0, []*sdk.Record{rec("t", "x")}, sdk.EndIs(0)),
 		"AppendAtomic":  p.AppendAtomic(ctx, rec("t", "x")),
 		"Prepare":       second(p.Prepare(ctx, rec("t", "x"))),
-		"AppendOnce":    second(p.AppendOnce(ctx, p.NewProducerID(), 1, rec("t", "x"))),
 		"BatchReader":   second(f.log.NewBatchReader().Read(ctx, "t", []sdk.ReadFrom{{}}, 1, 0)),
 	} {
 		var unsupported *sdk.UnsupportedError
@@ -515,4 +514,58 @@ func consume(life context.Context, log *sdk.Log, read func(partition int, offset
 		}
 	}
 	return c.Close(ctx)
+}
+
+// Requests under the caller's own sequence, sent again until they are answered, are applied once through every mishap of a network, and answered alike.
+func TestRemote_OnceInTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFar(t)
+		f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 2, LaneWidth: 2})
+		p := f.producer(f.log, sdk.WithDeliveryDeadline(5*time.Second))
+		chance, unknown, repeated := rand.New(rand.NewPCG(7, 7)), 0, 0
+		f.befall(func(r *http.Request) mishap {
+			if !appends(r) || chance.IntN(10) < 3 {
+				return nothing
+			}
+			return []mishap{cutBefore, cutAfter, fails500, failed500, throttled, retryLater, cutBody, garbage, silence}[chance.IntN(9)]
+		})
+		id := p.NewProducerID()
+		const n = 60
+		for seq := int64(1); seq <= n; seq++ {
+			for {
+				a, b := rec("t", fmt.Sprint(seq)), rec("t", fmt.Sprint(seq))
+				b.Partition = 1
+				once, err := p.AppendOnce(ctx, id, seq, a, b)
+				if errors.Is(err, sdk.ErrUnknown) {
+					unknown++
+					continue
+				}
+				f.must(err)
+				if once.Repeated {
+					repeated++
+				}
+				if once.OffsetsKnown && (a.Offset != seq-1 || b.Offset != seq-1) {
+					t.Fatalf("request %d is at %d and %d", seq, a.Offset, b.Offset)
+				}
+				break
+			}
+		}
+		f.befall(nil)
+		r, err := f.log.NewReader(ctx, "t", sdk.To(sdk.Latest))
+		f.must(err)
+		for part, values := range readAll(t, r) {
+			for i, v := range values {
+				if v != fmt.Sprint(i+1) {
+					t.Fatalf("partition %d: %s at offset %d", part, v, i)
+				}
+			}
+			if len(values) != n {
+				t.Errorf("partition %d: %d of %d", part, len(values), n)
+			}
+		}
+		if unknown == 0 || repeated == 0 {
+			t.Errorf("%d outcomes unknown, %d repeated", unknown, repeated)
+		}
+		t.Logf("%d outcomes unknown, %d repeated", unknown, repeated)
+	})
 }

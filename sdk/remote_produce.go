@@ -169,13 +169,17 @@ type post struct {
 	body     []byte
 }
 
-func (s *remoteSink) append(ctx context.Context, to *url.URL, o *post) (bases []int64, err error) {
+func (o *post) request(to *url.URL) request {
 	h := http.Header{}
 	h.Set(wire.ProducerIDHeader, o.producer)
 	h.Set(wire.SequenceHeader, strconv.FormatInt(o.sequence, 10))
 	h.Set(wire.TopicIDHeader, string(o.topic.ID))
-	r, err := s.r.client.send(ctx, request{op: "Produce", lane: string(o.lane), method: http.MethodPost, url: to.JoinPath("v1", "topics", o.topic.Name, "records"),
-		accept: wire.JSONType, contentType: wire.BatchesType, header: h, body: o.body})
+	return request{op: "Produce", lane: string(o.lane), method: http.MethodPost, url: to.JoinPath("v1", "topics", o.topic.Name, "records"),
+		accept: wire.JSONType, contentType: wire.BatchesType, header: h, body: o.body}
+}
+
+func (s *remoteSink) append(ctx context.Context, to *url.URL, o *post) (bases []int64, err error) {
+	r, err := s.r.client.send(ctx, o.request(to))
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +195,10 @@ func (o *post) read(body []byte) ([]int64, error) {
 	if err := decodeJSON(body, &said); err != nil {
 		return nil, err
 	}
+	return o.bases(&said)
+}
+
+func (o *post) bases(said *wire.Produced) ([]int64, error) {
 	bad := func(i int, what string) error {
 		return fmt.Errorf("%w: %w: result %d of %d: %s", ErrUnreachable, errGarbage, i, len(said.Results), what)
 	}

@@ -68,6 +68,12 @@ func (t *remoteTopic) fill() error {
 	if len(t.Partitions) == 0 || row.ID.Validate() != nil || row.LaneWidth > metadata.SlotsPerLane {
 		return t.strange("id %q, %d partitions", t.ID, len(t.Partitions))
 	}
+	for i, n := range t.Before {
+		if n < 1 || n >= row.Partitions || i > 0 && n <= t.Before[i-1] {
+			return t.strange("%d partitions before it had %d", n, row.Partitions)
+		}
+		row.History = append(row.History, metadata.Growth{Partitions: n})
+	}
 	if err := row.Config.SetAll(t.Name, t.Config); err != nil {
 		return t.strange("%v", err)
 	}

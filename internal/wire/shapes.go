@@ -65,6 +65,7 @@ type Topic struct {
 	Config      map[string]string `json:"config"`
 	Partitioner string            `json:"partitioner"`
 	Keyed       bool              `json:"keyed"`
+	Before      []int             `json:"partitions_before,omitempty"` // how many it has had before it grew, ascending
 }
 
 // PartitionLane says in which lane a partition is sequenced. Sequences of a producer are counted by lane.

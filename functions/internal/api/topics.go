@@ -88,6 +88,11 @@ func (c *Catalog) topic(call *Call) error {
 		return err
 	}
 	answer := wire.Topic{Name: t.Name, ID: string(t.ID), Version: t.Version, Config: t.Config.Map(), Partitioner: t.Partitioner, Keyed: t.Keyed, Partitions: []wire.PartitionLane{}}
+	for _, g := range t.History {
+		if g.Partitions < t.Partitions {
+			answer.Before = append(answer.Before, g.Partitions)
+		}
+	}
 	for p := range t.Partitions {
 		answer.Partitions = append(answer.Partitions, wire.PartitionLane{Partition: p, Lane: string(t.Place(p).Lane)})
 	}
