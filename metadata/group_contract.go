@@ -39,8 +39,8 @@ type GroupMembership interface {
 	Join(ctx context.Context, group string, m *Member, before SessionID) error
 	// Beat counts a heartbeat of the session and sets Quiet to 0. ErrUnknownMember when the row is gone, ErrFenced when it is another session's.
 	Beat(ctx context.Context, group, member string, s SessionID) error
-	// Watched adds to Quiet what the caller knows of m's silence beyond that, if m still stands as it was read; ErrChanged otherwise. So Quiet is never more
-	// than the silence was.
+	// Watched adds to Quiet what the caller knows of m's silence beyond that, up to MaxSessionTimeout, if m still stands as it was read; ErrChanged otherwise. So
+	// Quiet is never more than the silence was.
 	Watched(ctx context.Context, group string, m *Member, d time.Duration) error
 	// Leave removes the session's row; that of another session stays.
 	Leave(ctx context.Context, group, member string, s SessionID) error
@@ -48,6 +48,15 @@ type GroupMembership interface {
 	Bury(ctx context.Context, group string, m *Member) error
 	// PutPlan writes the plan if the one there is of the generation before; ErrChanged.
 	PutPlan(ctx context.Context, group string, p *Plan) error
+}
+
+// Silence is the Quiet of a member of which more is known. No time-out is longer than the most that it can be, so that however often somebody adds to it, it is a number that
+// can be read.
+func Silence(quiet, more time.Duration) time.Duration {
+	if more > MaxSessionTimeout-quiet {
+		return max(quiet, MaxSessionTimeout)
+	}
+	return quiet + more
 }
 
 // LeaseChange replaces a lease. To.Epoch is From.Epoch+1 when To is held, From.Epoch when it is released.

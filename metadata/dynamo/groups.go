@@ -211,7 +211,7 @@ func (t *Table) Beat(ctx context.Context, group, member string, s metadata.Sessi
 func (t *Table) Watched(ctx context.Context, group string, m *metadata.Member, d time.Duration) error {
 	c := writing("Watched", "", metadata.MemberKey(group, m.Name))
 	x := newExpr()
-	x.assign(attrQuiet, x.num((m.Quiet + d).Milliseconds()))
+	x.assign(attrQuiet, x.num(metadata.Silence(m.Quiet, d).Milliseconds()))
 	x.require(asRead(x, m)...)
 	_, ok, err := t.set(ctx, c, x)
 	if err == nil && !ok {

@@ -139,7 +139,14 @@ func testWatched(f *fixture) {
 	}
 	f.is(f.table.Bury(f.ctx, "g", silent), metadata.ErrChanged)
 	f.is(f.table.Watched(f.ctx, "g", silent, time.Second), metadata.ErrChanged)
-	f.costs(1, "Bury", func() { f.ok(f.table.Bury(f.ctx, "g", &metadata.Member{Name: "m", Session: session(1), Beat: 1})) })
+	for _, more := range []time.Duration{23 * time.Hour, 23 * time.Hour, 1<<63 - 1} { // no sum of them is one that cannot be read
+		f.ok(f.table.Watched(f.ctx, "g", f.read("g", "m"), more))
+	}
+	if got := f.read("g", "m"); got.Quiet != metadata.MaxSessionTimeout {
+		f.Errorf("quiet for %v", got.Quiet)
+	}
+	f.ok(f.table.Beat(f.ctx, "g", "m", session(1)))
+	f.costs(1, "Bury", func() { f.ok(f.table.Bury(f.ctx, "g", &metadata.Member{Name: "m", Session: session(1), Beat: 2})) })
 	if got := f.read("g", "m"); got != nil {
 		f.Errorf("buried, and yet %+v", got)
 	}
