@@ -144,6 +144,8 @@ var (
 		`{"action":"join","session":"`+aSession+`","session_timeout_ms":999,"topics":["t"]}`,
 		`{"action":"join","session":"`+aSession+`","session_timeout_ms":9223372036854775807,"topics":["t"]}`,
 		`{"action":"join","session":"`+aSession+`","session_timeout_ms":45000,"topics":["../t"]}`,
+		`{"action":"join","session":"`+aSession+`","session_timeout_ms":45000,"topics":["t"],"beat":9223372036854775807}`,
+		`{"action":"join","session":"`+aSession+`","session_timeout_ms":45000,"topics":["t"],"quiet_ms":1}`,
 		`{"action":"watched","session":"`+aSession+`","more_ms":-1}`,
 		`{"action":"watched","session":"`+aSession+`","more_ms":86400001}`,
 		`{"action":"bury","session":"`+aSession+`","beat":-1}`,

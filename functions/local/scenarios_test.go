@@ -258,70 +258,75 @@ func groups(t *testing.T) {
 
 // members: what members of a group do, and what is refused since it is not as they were told.
 func members(t *testing.T) {
-	s := newSite(t)
-	const other = "vvvvvvvvvvvvvvvv"
-	act := func(body string) *exchange { return s.do("POST", "/v1/groups/g/members/a", body, asJSON) }
-	join := func(session, before string) *exchange {
-		return act(fmt.Sprintf(`{"action":"join","session":%q,"before":%q,"session_timeout_ms":45000,"topics":["t"],"client":"c"}`, session, before))
-	}
-	s.fails(s.do("GET", "/v1/groups/g/members/a", ""), 404, wire.UnknownMember)
-	s.fails(act(`{"action":"beat","session":"`+aSession+`"}`), 404, wire.UnknownMember)
-	s.want(join(aSession, ""), 200, nil)
-	s.fails(join(other, ""), 409, wire.Changed)
-	s.want(act(`{"action":"beat","session":"`+aSession+`"}`), 200, nil)
-	s.want(act(`{"action":"watched","session":"`+aSession+`","beat":1,"quiet_ms":0,"more_ms":700}`), 200, nil)
-	s.fails(act(`{"action":"bury","session":"`+aSession+`","beat":1,"quiet_ms":0}`), 409, wire.Changed)
-	var m wire.GroupMember
-	s.want(s.do("GET", "/v1/groups/g/members/a", ""), 200, &m)
-	if m.Beat != 1 || m.QuietMs != 700 || m.Client != "c" || m.TimeoutMs != 45000 {
-		t.Errorf("%+v", m)
-	}
-	s.want(join(other, aSession), 200, nil)
-	s.fails(act(`{"action":"beat","session":"`+aSession+`"}`), 409, wire.Fenced)
-	s.want(act(`{"action":"leave","session":"`+aSession+`"}`), 200, nil) // not any more its own
-	s.want(s.do("PUT", "/v1/groups/g/plan", aPlan, asJSON), 200, nil)
-	s.want(s.do("PUT", "/v1/groups/g/plan", strings.Replace(aPlan, ":1,", ":2,", 1), asJSON), 200, nil)
-	s.fails(s.do("PUT", "/v1/groups/g/plan", strings.Replace(aPlan, ":1,", ":4,", 1), asJSON), 409, wire.Changed)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		const other = "vvvvvvvvvvvvvvvv"
+		act := func(body string) *exchange { return s.do("POST", "/v1/groups/g/members/a", body, asJSON) }
+		join := func(session, before string) *exchange {
+			return act(fmt.Sprintf(`{"action":"join","session":%q,"before":%q,"session_timeout_ms":45000,"topics":["t"],"client":"c"}`, session, before))
+		}
+		s.fails(s.do("GET", "/v1/groups/g/members/a", ""), 404, wire.UnknownMember)
+		s.fails(act(`{"action":"beat","session":"`+aSession+`"}`), 404, wire.UnknownMember)
+		s.want(join(aSession, ""), 200, nil)
+		s.fails(join(other, ""), 409, wire.Changed)
+		s.want(act(`{"action":"beat","session":"`+aSession+`"}`), 200, nil)
+		s.want(act(`{"action":"watched","session":"`+aSession+`","beat":1,"quiet_ms":0,"more_ms":700}`), 200, nil)
+		s.fails(act(`{"action":"bury","session":"`+aSession+`","beat":1,"quiet_ms":0}`), 409, wire.Changed)
+		var m wire.GroupMember
+		s.want(s.do("GET", "/v1/groups/g/members/a", ""), 200, &m)
+		if m.Beat != 1 || m.QuietMs != 700 || m.Client != "c" || m.TimeoutMs != 45000 {
+			t.Errorf("%+v", m)
+		}
+		s.want(join(other, aSession), 200, nil)
+		s.fails(act(`{"action":"beat","session":"`+aSession+`"}`), 409, wire.Fenced)
+		s.want(act(`{"action":"leave","session":"`+aSession+`"}`), 200, nil) // not any more its own
+		s.want(s.do("PUT", "/v1/groups/g/plan", aPlan, asJSON), 200, nil)
+		s.want(s.do("PUT", "/v1/groups/g/plan", strings.Replace(aPlan, ":1,", ":2,", 1), asJSON), 200, nil)
+		s.fails(s.do("PUT", "/v1/groups/g/plan", strings.Replace(aPlan, ":1,", ":4,", 1), asJSON), 409, wire.Changed)
 
-	lane := func(done bool, body string) wire.LaneAnswer {
-		t.Helper()
-		var a wire.LaneAnswer
-		s.want(s.do("POST", "/v1/groups/g/lanes/0123456789ab", body, asJSON), 200, &a)
-		if a.Done != done || a.Lane.Lane != "0123456789ab" {
-			t.Errorf("%s: %+v", body, a)
+		lane := func(done bool, body string) wire.LaneAnswer {
+			t.Helper()
+			var a wire.LaneAnswer
+			s.want(s.do("POST", "/v1/groups/g/lanes/0123456789ab", body, asJSON), 200, &a)
+			if a.Done != done || a.Lane.Lane != "0123456789ab" {
+				t.Errorf("%s: %+v", body, a)
+			}
+			return a
 		}
-		return a
-	}
-	claim := `{"leases":[{"slot":5,"from":"","to":"1.` + other + `"}]}`
-	lane(true, claim)
-	lane(true, claim) // it is as it should be
-	lane(false, `{"leases":[{"slot":5,"from":"","to":"1.`+aSession+`"}]}`)
-	lane(true, `{"offsets":[{"slot":5,"lease":"1.`+other+`","first":true,"offset":7,"metadata":"n"}]}`)
-	a := lane(false, `{"offsets":[{"slot":5,"lease":"1.`+other+`","offset":6}]}`)
-	if len(a.Lane.Slots) != 1 || *a.Lane.Slots[0].Offset != 7 || a.Lane.Slots[0].Metadata != "n" || a.Lane.Slots[0].AtMs == 0 || a.Lane.Slots[0].Lease != "1."+other {
-		t.Errorf("%+v", a.Lane)
-	}
-	moves := func(token string, from, to int, done bool) {
-		t.Helper()
-		body := fmt.Sprintf(`{"token":%q,"lanes":[{"lane":"0123456789ab","moves":[{"slot":5,"lease":"1.%s","from":%d,"to":%d}]}]}`, token, other, from, to)
-		var a wire.MovesAnswer
-		if s.want(s.do("POST", "/v1/groups/g/moves", body, asJSON), 200, &a); a.Done != done || done != (a.Lane == nil) {
-			t.Errorf("%s: %+v", body, a)
+		claim := `{"leases":[{"slot":5,"from":"","to":"1.` + other + `"}]}`
+		lane(true, claim)
+		lane(true, claim) // it is as it should be
+		lane(false, `{"leases":[{"slot":5,"from":"","to":"1.`+aSession+`"}]}`)
+		lane(true, `{"offsets":[{"slot":5,"lease":"1.`+other+`","first":true,"offset":7,"metadata":"n"}]}`)
+		a := lane(false, `{"offsets":[{"slot":5,"lease":"1.`+other+`","offset":6}]}`)
+		if len(a.Lane.Slots) != 1 || *a.Lane.Slots[0].Offset != 7 || a.Lane.Slots[0].Metadata != "n" || a.Lane.Slots[0].AtMs == 0 || a.Lane.Slots[0].Lease != "1."+other {
+			t.Errorf("%+v", a.Lane)
 		}
-	}
-	moves("first", 7, 9, true)
-	moves("first", 7, 9, true)
-	moves("second", 7, 9, false)
-	var state wire.GroupState
-	s.want(s.do("GET", "/v1/groups/g/state", ""), 200, &state)
-	if state.Plan.Generation != 2 || len(state.Members) != 1 || state.Members[0].Session != other || len(state.Lanes) != 1 || *state.Lanes[0].Slots[0].Offset != 9 {
-		t.Errorf("%+v", state)
-	}
-	for _, bad := range []string{"..", ".", "a%2fb", "%00", "a%20b"} {
-		s.fails(s.do("GET", "/v1/groups/"+bad+"/state", ""), 400, wire.BadRequest)
-		s.fails(s.do("GET", "/v1/groups/g/members/"+bad, ""), 400, wire.BadRequest)
-		s.fails(s.do("POST", "/v1/groups/g/lanes/"+bad, claim, asJSON), 400, wire.BadRequest)
-	}
+		moves := func(token string, from, to int, done bool) {
+			t.Helper()
+			body := fmt.Sprintf(`{"token":%q,"lanes":[{"lane":"0123456789ab","moves":[{"slot":5,"lease":"1.%s","from":%d,"to":%d}]}]}`, token, other, from, to)
+			var a wire.MovesAnswer
+			if s.want(s.do("POST", "/v1/groups/g/moves", body, asJSON), 200, &a); a.Done != done || done != (a.Lane == nil) {
+				t.Errorf("%s: %+v", body, a)
+			}
+		}
+		moves("first", 7, 9, true)
+		time.Sleep(time.Second) // of virtual time: commits have another one by now
+		moves("first", 7, 9, true)
+		x := s.do("POST", "/v1/groups/g/moves", `{"token":"first","lanes":[{"lane":"0123456789ab","moves":[{"slot":5,"lease":"1.`+other+`","from":9,"to":11}]}]}`, asJSON)
+		s.fails(x, 400, wire.BadRequest)
+		moves("second", 7, 9, false)
+		var state wire.GroupState
+		s.want(s.do("GET", "/v1/groups/g/state", ""), 200, &state)
+		if state.Plan.Generation != 2 || len(state.Members) != 1 || state.Members[0].Session != other || len(state.Lanes) != 1 || *state.Lanes[0].Slots[0].Offset != 9 {
+			t.Errorf("%+v", state)
+		}
+		for _, bad := range []string{"..", ".", "a%2fb", "%00", "a%20b"} {
+			s.fails(s.do("GET", "/v1/groups/"+bad+"/state", ""), 400, wire.BadRequest)
+			s.fails(s.do("GET", "/v1/groups/g/members/"+bad, ""), 400, wire.BadRequest)
+			s.fails(s.do("POST", "/v1/groups/g/lanes/"+bad, claim, asJSON), 400, wire.BadRequest)
+		}
+	})
 }
 
 // onceOverHTTP: a request with producer id and sequence is applied once.
