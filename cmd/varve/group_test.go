@@ -483,3 +483,15 @@ func TestGroupWords(t *testing.T) {
 		t.Errorf("nothing to read has used %q", got)
 	}
 }
+
+// What members call themselves is others' text: it stays in its cell, and moves no cursor.
+func TestTablesPrintWhatPrints(t *testing.T) {
+	var out strings.Builder
+	if err := table(&out, "MEMBER CLIENT READS", [][]any{{"m", "\x1b[31mé \u202e\x07\nfake\tline", `/a\d"/`}}); err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(out.String(), "\n")
+	if want := []string{"m", `\x1b[31mé`, `\u202e\a\nfake\tline`, `/a\d"/`}; !slices.Equal(strings.Fields(row), want) || strings.Count(row, "\n") != 1 {
+		t.Errorf("%q, want %q", row, want)
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -61,11 +62,20 @@ func table(w io.Writer, header string, rows [][]any) error {
 			if i > 0 {
 				fmt.Fprint(t, "\t")
 			}
-			fmt.Fprint(t, cell)
+			fmt.Fprint(t, plain(fmt.Sprint(cell)))
 		}
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// plain is s with escapes in place of what does not print: what members call themselves is others' text, and must not move a terminal's cursor, or the table's columns.
+func plain(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return s
+	}
+	quoted := strconv.Quote(s)
+	return quoted[1 : len(quoted)-1]
 }
 
 // retention is retention.ms for people, or what stays where it does not apply.
