@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,13 +22,14 @@ import (
 type remoteTable struct {
 	*remote
 	group string
+	clock atomic.Pointer[sighted]
 	rows  map[string]*metadata.Topic // of who asks for Topics: by name, as they were described
 }
 
 var _ group.Table = (*remoteTable)(nil)
 
 func newRemoteTable(r *remote, group string) *remoteTable {
-	return &remoteTable{r, group, map[string]*metadata.Topic{}}
+	return &remoteTable{remote: r, group: group, rows: map[string]*metadata.Topic{}}
 }
 
 // path is that of something of the group.
@@ -47,8 +49,20 @@ func (t *remoteTable) send(ctx context.Context, op, method string, u *url.URL, v
 	return t.client.json(ctx, request{op: op, method: method, url: u, contentType: wire.JSONType, body: body, once: once}, answer)
 }
 
-// ServiceTime is not known: what is written has the function's.
-func (t *remoteTable) ServiceTime() (time.Time, bool) { return time.Time{}, false }
+// sighted is the table's time, and when it was told.
+type sighted struct {
+	time time.Time
+	mono time.Duration
+}
+
+// ServiceTime is the table's time as of the latest state, carried on.
+func (t *remoteTable) ServiceTime() (time.Time, bool) {
+	s := t.clock.Load()
+	if s == nil {
+		return time.Time{}, false
+	}
+	return s.time.Add(t.env.Mono() - s.mono), true
+}
 
 // Topic is as a function describes it, which is as the table has it as far as members need it.
 func (t *remoteTable) Topic(ctx context.Context, name string) (*metadata.Topic, error) {
@@ -122,6 +136,9 @@ func (t *remoteTable) GroupState(ctx context.Context, _ string) (*metadata.Group
 	var s wire.GroupState
 	if err := t.get(ctx, "GroupState", t.path("state"), nil, &s); err != nil {
 		return nil, err
+	}
+	if s.NowMs > 0 {
+		t.clock.Store(&sighted{time.UnixMilli(s.NowMs).UTC(), t.env.Mono()})
 	}
 	return sensible(s.Decode())
 }

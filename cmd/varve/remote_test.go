@@ -46,8 +46,11 @@ func TestRemoteLog(t *testing.T) {
 			t.Errorf("%v: %q", args, out)
 		}
 	}
+	if out := must(t, s.URL(), "", "consume", "flights", "--group", "g"); len(strings.Fields(out)) != 2 {
+		t.Errorf("the group goes on with %q", out)
+	}
 	for _, args := range [][]string{
-		{"topic", "create", "x"}, {"topic", "alter", "flights", "--partitions", "9"}, {"topic", "delete", "flights"}, {"consume", "flights", "--group", "g"},
+		{"topic", "create", "x"}, {"topic", "alter", "flights", "--partitions", "9"}, {"topic", "delete", "flights"},
 		{"group", "reset", "g", "--to", "earliest"}, {"group", "delete", "g"}, {"compact"}, {"retain"}, {"sweep"}, {"verify"}, {"dev"},
 	} {
 		out, errs, code := varve(t, s.URL(), "", args...)

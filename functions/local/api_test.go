@@ -89,7 +89,7 @@ var samples = []struct {
 	{"GET", "/v1/groups/m/state", "", nil, 200},
 	{"PUT", "/v1/groups/m/plan", aPlan, []string{asJSON}, 200},
 	{"POST", "/v1/groups/m/lanes/0123456789ab", `{"leases":[{"slot":0,"from":"","to":"1.0123456789abcdef"}]}`, []string{asJSON}, 200},
-	{"POST", "/v1/groups/m/moves", `{"token":"x","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.0123456789abcdef","from":null,"to":1}]}]}`, []string{asJSON}, 200},
+	{"POST", "/v1/groups/m/moves", `{"token":"x","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.0123456789abcdef","from":null,"to":1}]}]}`, []string{asJSON}, 200},
 }
 
 // aPlan is the body of a first plan, by which nobody reads anything.

@@ -165,14 +165,16 @@ var (
 		`{"leases":[{"slot":0,"from":"","to":"1.`+aSession+`"}],"offsets":[{"slot":0,"lease":"1.`+aSession+`","offset":1}]}`,
 	)
 	badMoves = badBodies(
-		`{"token":"","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
-		`{"token":"`+strings.Repeat("x", 37)+`","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
-		`{"token":"x","lanes":[]}`,
-		`{"token":"x","lanes":[{"lane":"0123456789ab","moves":[]}]}`,
-		`{"token":"x","lanes":[{"lane":"../456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
-		`{"token":"x","lanes":[{"lane":"0123456789ab","moves":[{"slot":64,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
-		`{"token":"x","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1","from":null,"to":1}]}]}`,
-		`{"token":"x","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":-2,"to":1}]}]}`,
+		`{"token":"","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"`+strings.Repeat("x", 37)+`","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"x","at_ms":5,"lanes":[]}`,
+		`{"token":"x","at_ms":-1,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"x","at_ms":9223372036854775807,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"x","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[]}]}`,
+		`{"token":"x","at_ms":5,"lanes":[{"lane":"../456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"x","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":64,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
+		`{"token":"x","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1","from":null,"to":1}]}]}`,
+		`{"token":"x","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":-2,"to":1}]}]}`,
 	)
 )
 

@@ -304,7 +304,7 @@ func members(t *testing.T) {
 		}
 		moves := func(token string, from, to int, done bool) {
 			t.Helper()
-			body := fmt.Sprintf(`{"token":%q,"lanes":[{"lane":"0123456789ab","moves":[{"slot":5,"lease":"1.%s","from":%d,"to":%d}]}]}`, token, other, from, to)
+			body := fmt.Sprintf(`{"token":%q,"at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":5,"lease":"1.%s","from":%d,"to":%d}]}]}`, token, other, from, to)
 			var a wire.MovesAnswer
 			if s.want(s.do("POST", "/v1/groups/g/moves", body, asJSON), 200, &a); a.Done != done || done != (a.Lane == nil) {
 				t.Errorf("%s: %+v", body, a)
@@ -313,7 +313,7 @@ func members(t *testing.T) {
 		moves("first", 7, 9, true)
 		time.Sleep(time.Second) // of virtual time: commits have another one by now
 		moves("first", 7, 9, true)
-		x := s.do("POST", "/v1/groups/g/moves", `{"token":"first","lanes":[{"lane":"0123456789ab","moves":[{"slot":5,"lease":"1.`+other+`","from":9,"to":11}]}]}`, asJSON)
+		x := s.do("POST", "/v1/groups/g/moves", `{"token":"first","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":5,"lease":"1.`+other+`","from":9,"to":11}]}]}`, asJSON)
 		s.fails(x, 400, wire.BadRequest)
 		moves("second", 7, 9, false)
 		var state wire.GroupState

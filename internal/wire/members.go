@@ -7,6 +7,7 @@ type GroupState struct {
 	Plan    *GroupPlan    `json:"plan,omitempty"`
 	Members []GroupMember `json:"members"`
 	Lanes   []GroupLane   `json:"lanes"`
+	NowMs   int64         `json:"now_ms"` // the table's time
 }
 
 // GroupPlan is who reads what; it is also the body of PUT /v1/groups/{group}/plan. Packed is as docs/format.md has it.
@@ -93,9 +94,11 @@ type LaneAnswer struct {
 	Lane GroupLane `json:"lane"`
 }
 
-// GroupMoves is the body of POST /v1/groups/{group}/moves: offsets of several lanes, all or none. Token, of at most 36 characters, makes a repeat within ten minutes the same request.
+// GroupMoves is the body of POST /v1/groups/{group}/moves: offsets of several lanes, all or none. Token, of at most 36 characters, makes a repeat within ten minutes, which has to be
+// the same in everything, the same request. AtMs is when they were committed, by the table's time.
 type GroupMoves struct {
 	Token string      `json:"token"`
+	AtMs  int64       `json:"at_ms"`
 	Lanes []LaneMoves `json:"lanes"`
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/varvelog/varve/segment"
 )
 
-// StateOf is a group's state as it is answered.
-func StateOf(s *metadata.GroupState) GroupState {
-	w := GroupState{Members: []GroupMember{}, Lanes: []GroupLane{}}
+// StateOf is a group's state as it is answered at a time.
+func StateOf(s *metadata.GroupState, now time.Time) GroupState {
+	w := GroupState{Members: []GroupMember{}, Lanes: []GroupLane{}, NowMs: now.UnixMilli()}
 	if s.Plan != nil {
 		w.Plan = PlanOf(s.Plan)
 	}
@@ -174,6 +174,7 @@ func (w *LaneAction) Decode() (changes []metadata.LeaseChange, commits []metadat
 func MovesOf(token string, steps []metadata.StepOffsets) GroupMoves {
 	w := GroupMoves{Token: token}
 	for _, s := range steps {
+		w.AtMs = s.At.UnixMilli() // of all of them
 		l := LaneMoves{Lane: string(s.Lane)}
 		for _, m := range s.Moves {
 			o := OffsetMove{int(m.Slot), leaseText(m.Lease), nil, m.To, m.Metadata}
@@ -187,8 +188,12 @@ func MovesOf(token string, steps []metadata.StepOffsets) GroupMoves {
 	return w
 }
 
-// Decode is the inverse of MovesOf, for a group and at a time.
-func (w *GroupMoves) Decode(group string, at time.Time) (steps []metadata.StepOffsets, err error) {
+// Decode is the inverse of MovesOf, for a group, at a time that is not after the latest.
+func (w *GroupMoves) Decode(group string, latest time.Time) (steps []metadata.StepOffsets, err error) {
+	at := time.UnixMilli(w.AtMs).UTC()
+	if w.AtMs < 0 || at.After(latest) {
+		return nil, &metadata.FieldError{Field: "at_ms", Value: fmt.Sprint(w.AtMs), Valid: "the time now, by now_ms of the group's state"}
+	}
 	for _, l := range w.Lanes {
 		s := metadata.StepOffsets{Group: group, At: at}
 		if s.Lane, err = ParseLaneID(l.Lane); err != nil {
