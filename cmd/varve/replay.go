@@ -187,7 +187,11 @@ func readCheckpoint(name string) (*sdk.ReplayCheckpoint, error) {
 		return nil, err
 	}
 	c := new(sdk.ReplayCheckpoint)
-	if err := json.Unmarshal(body, c); err != nil || c.Topic == "" {
+	err = json.Unmarshal(body, c)
+	if err == nil && c.Topic == "" {
+		err = errors.New("it names no topic")
+	}
+	if err != nil {
 		return nil, usagef("%s is not a checkpoint of 'varve replay' (%v); remove it to begin anew", name, err)
 	}
 	return c, nil

@@ -125,3 +125,17 @@ func TestReplayFromACheckpoint(t *testing.T) {
 		t.Errorf("%d %s", code, errs)
 	}
 }
+
+// A file that is no checkpoint is refused with what is wrong with it.
+func TestReplayFromAnotherFile(t *testing.T) {
+	url := counted(t)
+	name := filepath.Join(t.TempDir(), "checkpoint")
+	for body, why := range map[string]string{"": "(unexpected end of JSON input)", "{}": "(it names no topic)", "null": "(it names no topic)", "[]": "(json: cannot unmarshal array"} {
+		if err := os.WriteFile(name, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, errs, code := varve(t, url, "", "replay", "t", "--checkpoint", name); code != exitUsage || out != "" || !strings.Contains(errs, why) {
+			t.Errorf("%q: exit %d, %q, %q", body, code, out, errs)
+		}
+	}
+}
