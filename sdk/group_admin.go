@@ -216,14 +216,25 @@ func (v *groupView) idle() error {
 }
 
 // DeleteGroup removes the group and all that it has committed. While members live it is refused, unless force is set; then they lose their partitions and
-// begin the group anew at their next heartbeat.
+// begin the group anew at their next heartbeat. Only by force goes a group
+// that cannot be read, and what there is of one without its row, which late requests of its members leave, or callers who make them up.
 func (a *Admin) DeleteGroup(ctx context.Context, name string, force bool) error {
 	if err := a.changeGroup(name, "delete a group"); err != nil {
 		return err
 	}
 	v, err := a.groupView(ctx, name)
-	if err == nil && !force {
+	switch {
+	case err == nil && !force:
 		err = v.idle()
+	case force && errors.Is(err, ErrCorrupt):
+		err = nil
+	case force && errors.Is(err, ErrUnknownGroup):
+		switch s, failed := a.log.table.GroupState(ctx, name); {
+		case failed != nil && !errors.Is(failed, metadata.ErrCorrupt):
+			err = groupError(name, failed)
+		case failed != nil || s.Plan != nil || len(s.Members)+len(s.Lanes) > 0:
+			err = nil
+		}
 	}
 	for done := false; err == nil && !done; {
 		if done, err = a.log.table.DeleteGroup(ctx, name); err != nil {

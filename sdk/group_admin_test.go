@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/varvelog/varve/localdev/dynamodb"
+	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/sdk"
 )
 
@@ -218,6 +220,34 @@ func TestBR45_Reset(t *testing.T) {
 		check(t, admin.DeleteGroup(b.ctx, "g", false))
 		if groups, err := admin.ListGroups(b.ctx); err != nil || len(groups) != 0 {
 			t.Errorf("groups after the deletion: %v, %v", groups, err)
+		}
+	})
+}
+
+// What cannot be read of a group, and what there is of one that has no row, can be deleted all the same, by force.
+func TestDeleteGroupByForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("t", 1, 64)
+		admin, table := b.log.Admin(), b.log.Backend().Table
+		m := &metadata.Member{Name: "m", Session: "0123456789abcdef", Timeout: time.Minute, Topics: []string{"t"}, Beat: math.MaxInt64}
+		check(t, table.PutGroup(b.ctx, &metadata.Group{Name: "damaged", Created: time.Now()}))
+		check(t, table.Join(b.ctx, "damaged", m, ""))
+		check(t, table.Beat(b.ctx, "damaged", "m", m.Session)) // one more than there are numbers
+		check(t, table.PutPlan(b.ctx, "left", &metadata.Plan{Generation: 1}))
+		check(t, table.Join(b.ctx, "both", m, ""))
+		check(t, table.Beat(b.ctx, "both", "m", m.Session))
+		for group, want := range map[string]error{"damaged": sdk.ErrCorrupt, "left": sdk.ErrUnknownGroup, "both": sdk.ErrUnknownGroup} {
+			if err := admin.DeleteGroup(b.ctx, group, false); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", group, err, want)
+			}
+			check(t, admin.DeleteGroup(b.ctx, group, true))
+			if s, err := table.GroupState(b.ctx, group); err != nil || s.Plan != nil || len(s.Members) > 0 {
+				t.Errorf("%s: left is %+v, %v", group, s, err)
+			}
+			if err := admin.DeleteGroup(b.ctx, group, true); !errors.Is(err, sdk.ErrUnknownGroup) {
+				t.Errorf("%s, of which nothing is left: %v", group, err)
+			}
 		}
 	})
 }

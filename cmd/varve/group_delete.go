@@ -14,7 +14,7 @@ func (a *app) groupDeleteCommand() *cobra.Command {
 		Use: "delete GROUP", Short: "Delete a group and all that it has committed", Args: exactly("GROUP"), ValidArgsFunction: a.completeGroups,
 		Long: `Delete a group and all that it has committed. There is no way back.
 
-While members live it is refused, or with --force they lose their partitions, and begin the group anew at their next heartbeat.`,
+While members live it is refused, or with --force they lose their partitions, and begin the group anew at their next heartbeat. With --force goes also a group that is damaged, or that is not in the list and has left something.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.groupDelete(c.Context(), args[0], force, json) },
 	}
 	c.Flags().BoolVar(&force, "force", false, "although members live")
