@@ -224,6 +224,22 @@ func TestBR45_Reset(t *testing.T) {
 	})
 }
 
+// An offset past the end that somebody has committed does not make the end look another one, or who looks for why nothing is read would see a group that has read all.
+func TestDescribeShowsACommitPastTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("t", 1, 64)
+		b.fill("t", 1, 10)
+		c := b.joins(sdk.ManualCommit())
+		b.takes(c)
+		check(t, c.CommitOffsets(b.ctx, upTo(0, 1000)))
+		check(t, c.Close(b.ctx))
+		if p := b.describe("g", sdk.Earliest).Partitions[0]; p.Committed != 1000 || p.End != 10 || p.Lag != 0 {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
 // What cannot be read of a group, and what there is of one that has no row, can be deleted all the same, by force.
 func TestDeleteGroupByForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

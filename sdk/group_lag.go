@@ -84,7 +84,7 @@ func (l *Log) now() time.Time {
 func (v *groupView) partition(t *metadata.Topic, ends bounds, start Position) (g GroupPartition, next int64) {
 	c := v.at(t, ends.Partition)
 	g = GroupPartition{TopicPartition: TopicPartition{t.Name, ends.Partition}, Committed: c.Offset, CommittedAt: c.At, Metadata: c.Metadata,
-		Start: ends.Start, End: max(ends.End, c.Offset)}
+		Start: ends.Start, End: ends.End}
 	for _, m := range v.plan().Members {
 		if m.Session == c.Lease.Session {
 			g.Owner = m.Name
