@@ -163,6 +163,35 @@ func TestCompactedBeforeTheRepair(t *testing.T) {
 	})
 }
 
+// A moment after the one that the table was put back to makes old of what was committed since, and the archive has other records at these offsets: it is refused, by a dry run
+// too, and the repair goes well with the right one.
+func TestMomentAfterTheRightOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("t", 2, 2)
+		a := w.writer()
+		a.minutes("t", 9)
+		o, old := w.copied()
+		a.minutes("t", 12)
+		w.compact("t")
+		w.engine.Store(old)
+		a.minutes("t", 5)
+		later := o
+		later.Back = w.env.Now()
+		time.Sleep(30 * minute)
+		before := w.scan()
+		for _, later.DryRun = range []bool{true, false} {
+			if _, err := w.repair(later); !errors.Is(err, repair.ErrMoment) {
+				t.Errorf("%v", err)
+			}
+		}
+		if _, err := w.objects.Stat(t.Context(), segment.EraName(1)); !errors.Is(err, store.ErrNotExist) || !reflect.DeepEqual(w.scan(), before) {
+			t.Errorf("something was begun: %v", err)
+		}
+		w.finished(o)
+	})
+}
+
 const missing = "-"
 
 // tamper gives the log a bucket in which an object is another, or missing.

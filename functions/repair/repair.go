@@ -132,6 +132,9 @@ func (r *run) all(ctx context.Context) error {
 		if err := r.checkRows(ctx); err != nil {
 			return err
 		}
+		if err := r.checkRecords(ctx); err != nil {
+			return err
+		}
 		if r.nothing() {
 			return ErrNothing
 		}
