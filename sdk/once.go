@@ -129,7 +129,8 @@ func (p *Producer) KeyPartitionOnce(ctx context.Context, topic string, key []byt
 //
 // A repeat appends nothing and has the first answer (Repeated): with its offsets if it is one of the producer's last 5 in the lane and the segment is still as it was
 // written, otherwise without (OffsetsKnown false, offsets -1). Refusals are ErrSequenceGap, ErrProducerEvicted, ErrTooManyProducers. ErrUnknown and every error of a
-// service may be answered by sending the request again. A ctx that is done before the outcome is known detaches, as in ProduceSync. It keeps no order with Produce.
+// service may be answered by sending the request again. A ctx that is done before the outcome is known detaches, as in ProduceSync; over HTTP the outcome is
+// ErrUnknown then. It keeps no order with Produce.
 func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence int64, records ...*Record) (Once, error) {
 	if err := p.log.live(); err != nil {
 		return Once{}, err
