@@ -145,9 +145,11 @@ type Sequencer interface {
 	EvictProducers(ctx context.Context, image *Head, floor ProducerID, ids ...ProducerID) (*Head, error)
 	// PutChunk creates the chunk. The same chunk there already is nil; another one there is ErrCorrupt.
 	PutChunk(ctx context.Context, c *Chunk) error
-	// Trim removes from the head the entries of the given ids, which are those of the orders [from, to), and sets First from -> to, if it is
-	// still from. Returns the new image, also when First was to already: whoever trimmed removed the same. ErrChanged with the image
-	// when First is another.
+	// ReplaceChunk puts the chunk in the place of another one of the same orders, if that is still there as it was read; ErrChanged. The same chunk there already is nil.
+	ReplaceChunk(ctx context.Context, c, there *Chunk) error
+	// Trim removes from the head the entries of the given ids, and sets First from -> to, if it is still from and these are the entries of the orders [from, to): to whom remembers a
+	// time that the table has forgotten they may have been others. Returns the new image, also when First was to already: whoever trimmed removed the same. ErrChanged with the image
+	// otherwise.
 	Trim(ctx context.Context, lane LaneID, from, to int64, ids []segment.ID) (*Head, error)
 	// SetToken sets the fencing token of a slot from -> to by compare-and-set (from 0: not set yet); to must be larger. ErrChanged if it
 	// was another. ErrOutcomeUnknown if an answer was lost and the token may have been set by this call or by another that wanted the same.

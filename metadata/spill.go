@@ -37,6 +37,19 @@ func PlanSpill(h *Head, before Offsets) Spill {
 	return s
 }
 
+// Holds tells whether the head begins with the entries that the plan takes out of it.
+func (h *Head) Holds(s *Spill) bool {
+	if h.First != s.From || len(h.Entries) < len(s.IDs) {
+		return false
+	}
+	for i, id := range s.IDs {
+		if h.Entries[i].ID != id {
+			return false
+		}
+	}
+	return true
+}
+
 // MaxTimes carries running maximum timestamps over entries. Bytes that were withdrawn (count 0) do not count.
 func MaxTimes(before Offsets, entries []Entry) Offsets {
 	for i := range entries {

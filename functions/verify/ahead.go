@@ -35,17 +35,23 @@ func (w *walk) readAhead(ctx context.Context) error {
 		}
 	}
 	for _, c := range ahead {
+		kind := ChunkOutOfPlace
 		switch {
-		case c.First%w.k != 0 || after(c) > next:
-			w.tell(ChunkOutOfPlace, metadata.ChunkKey(w.id, c.First), nil, "chunk of orders [%d, %d) of lane %s, which has committed [0, %d) in chunks of %d", c.First, after(c), w.id, next, w.k)
+		case c.First%w.k != 0:
 		case after(c) <= w.head.Next:
 			w.ahead = append(w.ahead, c)
+			continue
+		case after(c) <= next: // the lane has gone on
+			continue
+		case w.mark.Begun > 0:
+			kind = ChunkForgotten
 		}
+		w.tell(kind, metadata.ChunkKey(w.id, c.First), nil, "chunk of orders [%d, %d) of lane %s, which has committed [0, %d) in chunks of %d", c.First, after(c), w.id, next, w.k)
 	}
 	return nil
 }
 
-// compareAhead compares chunks that are put, and whose entries the head has still, with what whoever spills next will put: another one there stops the lane.
+// compareAhead compares chunks that are put, and whose entries the head has still, with what whoever spills next will put.
 func (w *walk) compareAhead() {
 	if w.blind {
 		return // the running maxima are not known
@@ -54,7 +60,11 @@ func (w *walk) compareAhead() {
 	for _, c := range w.ahead {
 		i := int((c.First - w.head.First) / w.k)
 		if packed := metadata.AppendChunk(nil, c); i >= len(planned) || !slices.Equal(packed, metadata.AppendChunk(nil, planned[i])) && !slices.Equal(packed, metadata.AppendChunk(nil, repeated[i])) {
-			w.tell(ChunkDiffers, metadata.ChunkKey(w.id, c.First), nil, "the chunk of orders [%d, %d) is not what the head of lane %s has in these orders", c.First, after(c), w.id)
+			kind := ChunkDiffers
+			if w.mark.Begun > 0 {
+				kind = ChunkForgotten
+			}
+			w.tell(kind, metadata.ChunkKey(w.id, c.First), nil, "the chunk of orders [%d, %d) is not what the head of lane %s has in these orders", c.First, after(c), w.id)
 		}
 	}
 }

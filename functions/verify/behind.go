@@ -45,21 +45,25 @@ func (t *madeAt) add(r *run, id segment.ID, orphan bool) {
 	}
 }
 
-// behind tells of a table that is older than its bucket.
-func (r *run) behind(ctx context.Context) error {
-	mark, err := r.table.EraMark(ctx)
+// eras reads what the table knows of repairs.
+func (r *run) eras(ctx context.Context) (err error) {
+	r.mark, err = r.table.EraMark(ctx)
 	if unreadable(err) {
 		r.find(Finding{Kind: EraUnreadable, Item: metadata.EraKey().String(), What: err.Error()})
-	} else if err != nil {
-		return err
+		return nil
 	}
-	last, err := r.lastEra(ctx, mark.Done)
+	return err
+}
+
+// behind tells of a table that is older than its bucket.
+func (r *run) behind(ctx context.Context) error {
+	last, err := r.lastEra(ctx, r.mark.Done)
 	if err != nil {
 		return err
 	}
-	if last.Number > mark.Done {
+	if last.Number > r.mark.Done {
 		r.find(Finding{Kind: RepairUnfinished, Object: segment.EraName(last.Number),
-			What: fmt.Sprintf("the bucket knows of %d repairs, the table of %d that were finished: one was cut off, or the table was put back to before it", last.Number, mark.Done)})
+			What: fmt.Sprintf("the bucket knows of %d repairs, the table of %d that were finished: one was cut off, or the table was put back to before it", last.Number, r.mark.Done)})
 	}
 	var dark, first, latest int64
 	for n, orphans := range r.made.orphans {

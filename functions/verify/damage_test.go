@@ -484,6 +484,17 @@ func TestChunkThatWasNotTrimmed(t *testing.T) {
 	}
 	w.table.chunk = chunkAt(8, lane, func(c *metadata.Chunk) { c.MaxTimes[0]++ })
 	only(t, w.verify(w.options()), verify.ChunkDiffers)
+	w.table.mark.Begun = 1 // from here on the log was repaired once
+	found := func(want verify.Kind) {
+		t.Helper()
+		r := w.verify(verify.Options{Env: w.env, Topics: []string{"t"}})
+		only(t, r, want)
+	}
+	found(verify.ChunkForgotten)
+	w.table.chunk, w.table.more = nil, []*metadata.Chunk{w.extra(lane, 24)}
+	found(verify.ChunkForgotten)
+	w.table.more = []*metadata.Chunk{w.extra(lane, 27)}
+	found(verify.ChunkOutOfPlace)
 	if plan.First != 16 {
 		t.Errorf("%+v", plan)
 	}

@@ -24,6 +24,7 @@ const (
 	ChunkMissing       Kind = "chunk-missing"
 	ChunkUnreadable    Kind = "chunk-unreadable"
 	ChunkOutOfPlace    Kind = "chunk-out-of-place"
+	ChunkForgotten     Kind = "chunk-forgotten"
 	ChunkDiffers       Kind = "chunk-differs"
 	BaseShifted        Kind = "base-shifted"
 	BasesDisagree      Kind = "bases-disagree"
@@ -93,7 +94,8 @@ var kinds = map[Kind]struct {
 	ChunkMissing:       {Damage, doTable},
 	ChunkUnreadable:    {Damage, doNewer},
 	ChunkOutOfPlace:    {Damage, doTable},
-	ChunkDiffers:       {Damage, "The lane cannot spill past it, and soon refuses commits. " + doTable},
+	ChunkForgotten:     {Information, "Nothing: a writer of the time that the table has forgotten has put it. Whoever spills the lane's entries of these orders replaces it."},
+	ChunkDiffers:       {Suspicious, "Whoever spills the lane's entries of these orders replaces it. If the table was put back, see 'varve repair --help'; if not, please report it, with this report."},
 	BaseShifted:        {Damage, "Readers get these records under other offsets than their producers were told. " + doTable},
 	BasesDisagree:      {Damage, "This build works offsets out wrongly. Do not write with it; please report it, with this report."},
 	MaximaBroken:       {Damage, "Lookups by time in these partitions may miss records; reading by offset is not affected. " + doTable},

@@ -103,6 +103,7 @@ type run struct {
 	named      *filter.Filter // the segments that commits and rows name, and superseded ones as mark has them; nil when orphans are not looked for
 	made       madeAt         // the segments that were listed
 	eraObjects []string       // their names, in their order
+	mark       metadata.EraMark
 
 	mu     sync.Mutex
 	report *Report
@@ -117,6 +118,9 @@ func (r *run) all(ctx context.Context) error {
 		return err
 	}
 	r.start = r.now()
+	if err := r.eras(ctx); err != nil {
+		return err
+	}
 	topics, err := r.listTopics(ctx)
 	if err != nil {
 		return err

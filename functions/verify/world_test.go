@@ -178,6 +178,7 @@ type lens struct {
 	state    func(*metadata.State)
 	topic    func(*metadata.Topic)
 	more     []*metadata.Chunk // are there too
+	mark     metadata.EraMark  // if it has begun, that of the log
 	lost     map[int64]bool    // chunks
 	identity func(*metadata.Identity)
 	floor    segment.ID
@@ -189,6 +190,13 @@ type lens struct {
 	rowsPage int                   // if set, as many rows are in an answer at most
 	hashes   *hashes               // of the work list, that have entries: others are not asked for, likewise
 	before   func(call string)     // each call
+}
+
+func (l *lens) EraMark(ctx context.Context) (metadata.EraMark, error) {
+	if l.mark.Begun > 0 {
+		return l.mark, nil
+	}
+	return l.Table.EraMark(ctx)
 }
 
 func (l *lens) SmallIDs(ctx context.Context, hash string, after, before segment.ID, limit int) ([]segment.ID, bool, error) {

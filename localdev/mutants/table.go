@@ -42,7 +42,7 @@ var table = []mutant{
 	{"trimmed-past-another", "a head is trimmed only from where the chunks begin that were put",
 		"metadata/dynamo/sequencer.go", "x.require(x.isNumber(attrFirst, from))", "x.require(x.exists(attrFirst))", oneLane},
 	{"chunk-failure-passed-over", "a head is trimmed only when all chunks are there",
-		"metadata/lane/spill.go", "\t\tif err := h.table.PutChunk(ctx, c); err != nil {\n\t\t\treturn event, err\n\t\t}\n", "\t\t_ = h.table.PutChunk(ctx, c)\n", oneLane},
+		"metadata/lane/spill.go", "if event.ByAnother, err = h.put(ctx, &plan, c); err != nil || event.ByAnother {", "if event.ByAnother, err = h.put(ctx, &plan, c); event.ByAnother {", oneLane},
 
 	// Groups.
 	{"lease-ignored-by-commits", "offsets are committed under the partition's lease only",

@@ -94,11 +94,12 @@ func (t *Table) Trim(ctx context.Context, lane metadata.LaneID, from, to int64, 
 	}
 	x := newExpr()
 	x.assign(attrFirst, x.num(to))
-	for _, id := range ids {
+	x.require(x.isNumber(attrFirst, from))
+	for i, id := range ids {
 		x.remove(metadata.EntryAttr(id))
 		x.remove(metadata.OrderAttr(id))
+		x.require(x.isNumber(metadata.OrderAttr(id), from+int64(i)))
 	}
-	x.require(x.isNumber(attrFirst, from))
 	image, ok, err := t.set(ctx, c, x)
 	if err != nil {
 		return nil, err
@@ -129,6 +130,34 @@ func (t *Table) PutChunk(ctx context.Context, chunk *metadata.Chunk) error {
 		return c.error("", f.err)
 	}
 	return nil
+}
+
+// ReplaceChunk implements metadata.Sequencer.
+func (t *Table) ReplaceChunk(ctx context.Context, chunk, there *metadata.Chunk) error {
+	c := writing("ReplaceChunk", chunk.Lane, metadata.ChunkKey(chunk.Lane, max(chunk.First, 0)))
+	if err := chunk.Validate(); err != nil {
+		return c.error("", err)
+	}
+	x := newExpr()
+	x.require(x.is(attrPacked, binary(metadata.AppendChunk(nil, there))))
+	_, err := repeat(ctx, t, c, t.client.PutItem, &dynamodb.PutItemInput{
+		TableName:                           &t.name,
+		Item:                                chunkItem(chunk),
+		ConditionExpression:                 x.condition(),
+		ExpressionAttributeNames:            x.names,
+		ExpressionAttributeValues:           x.given(),
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
+	})
+	var failed *refused
+	if !errors.As(err, &failed) {
+		return err
+	}
+	f := &fields{key: c.key, item: failed.item}
+	if failed.item != nil && string(f.binary(attrPacked)) == string(metadata.AppendChunk(nil, chunk)) && f.err == nil {
+		return nil
+	}
+	return c.error("", metadata.ErrChanged)
 }
 
 // putIfAbsent creates an item. If there is one already it is returned and nothing is written.

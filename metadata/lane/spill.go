@@ -83,7 +83,7 @@ func (h *head) move(ctx context.Context, image *metadata.Head) (event SpillEvent
 	event.Chunks = len(plan.Chunks)
 	for _, c := range plan.Chunks {
 		h.env.At(env.BeforeChunk)
-		if err := h.table.PutChunk(ctx, c); err != nil {
+		if event.ByAnother, err = h.put(ctx, &plan, c); err != nil || event.ByAnother {
 			return event, err
 		}
 	}
@@ -98,6 +98,37 @@ func (h *head) move(ctx context.Context, image *metadata.Head) (event SpillEvent
 	h.env.At(env.AfterTrim)
 	return event, err
 }
+
+// put puts a chunk of the plan. Another one may be there that a writer has put whose table was put back to an earlier moment since: its image was of a time of which the table knows
+// nothing. Whose image is right, the head says, which has these entries still; the other chunk is replaced then, as otherwise nobody could spill past it. byAnother: the head is
+// another by now, or always was, and this plan is for nothing.
+func (h *head) put(ctx context.Context, plan *metadata.Spill, c *metadata.Chunk) (byAnother bool, err error) {
+	for range putTries {
+		err = h.table.PutChunk(ctx, c)
+		if !errors.Is(err, metadata.ErrCorrupt) {
+			return false, err
+		}
+		now, failed := h.table.Head(ctx, h.lane, metadata.Strong)
+		if failed != nil {
+			return false, failed
+		}
+		if !now.Holds(plan) {
+			h.see(now)
+			return true, nil
+		}
+		there, failed := h.table.Chunk(ctx, h.lane, c.First, metadata.Strong)
+		if failed != nil {
+			return false, err
+		}
+		if failed = h.table.ReplaceChunk(ctx, c, there); !errors.Is(failed, metadata.ErrChanged) {
+			return false, failed
+		}
+	}
+	return false, err
+}
+
+// putTries bounds how often others may replace a chunk while one is put.
+const putTries = 3
 
 // maxima are the running maximum timestamps before the image's first entry, which the chunks continue: those of
 // the chunk before it. moved tells that another has spilled since, so there is nothing to do. Chunks are put

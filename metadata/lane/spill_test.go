@@ -274,3 +274,42 @@ func TestBR12_ConflictsAndThrottles(t *testing.T) {
 		}
 	})
 }
+
+// A writer that remembers a head of which the table knows nothing any more, since that was put back, puts a chunk of it at orders that the lane has yet to reach. Who spills there replaces it: by the
+// head, not by who was first; and the one that remembers wrong replaces nothing.
+func TestAChunkOfAForgottenTime(t *testing.T) {
+	on(t, func(b *bench) {
+		for range 3 {
+			b.commit(1)
+		}
+		forgotten := b.strong() // of a time when eight had been committed
+		for i := range int64(5) {
+			e := forgotten.Entries[2]
+			e.ID, e.Order = b.mint(segment.ID{}, e.ID.Class()), 3+i
+			forgotten.Entries = append(forgotten.Entries, e)
+			forgotten.Ends[1] += 100
+		}
+		forgotten.Next = 8
+		spill := func() {
+			if err := lane.Spill(context.Background(), b.table, b.env, forgotten); err != nil {
+				t.Error(err)
+			}
+		}
+		spill() // its trim is refused
+		for range 20 {
+			b.commit(1)
+			synctest.Wait()
+		}
+		if h := b.strong(); h.Next != 23 || h.Next-h.First >= 2*h.K {
+			t.Errorf("the head has [%d, %d)", h.First, h.Next)
+		}
+		entries, _ := b.log()
+		if len(entries) != 23 {
+			t.Fatalf("%d entries are left of 23", len(entries))
+		}
+		spill()
+		if again, _ := b.log(); !reflect.DeepEqual(again, entries) {
+			t.Error("it was replaced by what was forgotten")
+		}
+	})
+}

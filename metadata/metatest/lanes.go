@@ -100,6 +100,13 @@ func testChunk(f *fixture) {
 	different := f.chunk(lane, 8)
 	different.Bases[0]++
 	f.is(f.table.PutChunk(f.ctx, different), metadata.ErrCorrupt)
+	f.ok(f.table.ReplaceChunk(f.ctx, c, different)) // it is there, whatever was there before
+	other := f.chunk(lane, 8)
+	other.Bases[0] += 2
+	f.is(f.table.ReplaceChunk(f.ctx, other, different), metadata.ErrChanged)
+	f.costs(1, "ReplaceChunk", func() { f.ok(f.table.ReplaceChunk(f.ctx, different, c)) })
+	f.ok(f.table.PutChunk(f.ctx, different))
+	f.ok(f.table.ReplaceChunk(f.ctx, c, different))
 	for _, consistency := range []metadata.Consistency{metadata.Strong, metadata.Eventual} {
 		var got *metadata.Chunk
 		f.costs(1, "Chunk", func() { got, err = f.table.Chunk(f.ctx, lane, 8, consistency) })
