@@ -168,6 +168,7 @@ var (
 		`{"token":"","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
 		`{"token":"`+strings.Repeat("x", 37)+`","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
 		`{"token":"x","at_ms":5,"lanes":[]}`,
+		`{"token":"x","lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
 		`{"token":"x","at_ms":-1,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
 		`{"token":"x","at_ms":9223372036854775807,"lanes":[{"lane":"0123456789ab","moves":[{"slot":0,"lease":"1.`+aSession+`","from":null,"to":1}]}]}`,
 		`{"token":"x","at_ms":5,"lanes":[{"lane":"0123456789ab","moves":[]}]}`,

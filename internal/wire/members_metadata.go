@@ -191,7 +191,7 @@ func MovesOf(token string, steps []metadata.StepOffsets) GroupMoves {
 // Decode is the inverse of MovesOf, for a group, at a time that is not after the latest.
 func (w *GroupMoves) Decode(group string, latest time.Time) (steps []metadata.StepOffsets, err error) {
 	at := time.UnixMilli(w.AtMs).UTC()
-	if w.AtMs < 0 || at.After(latest) {
+	if w.AtMs < 1 || at.After(latest) { // 0: left out
 		return nil, &metadata.FieldError{Field: "at_ms", Value: fmt.Sprint(w.AtMs), Valid: "the time now, by now_ms of the group's state"}
 	}
 	for _, l := range w.Lanes {
