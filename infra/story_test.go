@@ -149,8 +149,10 @@ func (c *cloud) story() {
 	c.produces("flights", 10_000)
 	c.expire("r3d/intake/")
 	time.Sleep(2 * time.Hour)
-	if err := c.job("compact", schedule.Compact); err == nil || strings.Contains(err.Error(), "AccessDenied") {
-		t.Errorf("compaction of an object that is gone: %v", err)
+	for range 20 { // each looks at one partition of a lane, by chance, for rows that are old enough to be merged
+		if err := c.job("compact", schedule.Compact); err == nil || strings.Contains(err.Error(), "AccessDenied") {
+			t.Errorf("compaction of an object that is gone: %v", err)
+		}
 	}
 }
 
