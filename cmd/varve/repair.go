@@ -132,7 +132,7 @@ func (a *app) printRepair(r *repair.Report, s *verify.Spent) error {
 	}
 	state := "not finished: run it again"
 	switch {
-	case r.DryRun:
+	case r.DryRun, r.Jump == 0: // the second: refused, or cut off, before it began
 		state = "nothing was done"
 	case r.Finished:
 		state = "finished"

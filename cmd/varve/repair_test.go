@@ -30,8 +30,8 @@ func TestRepair(t *testing.T) {
 		{[]string{"repair", "--lost", "--yes"}, exitDone, "nothing to repair"},
 		{[]string{"repair", "--restored-to", "2200-01-01T00:00:00Z", "--yes"}, exitUsage, "a moment before now"},
 	} {
-		if _, errs, code := varve(t, url, "", c.args...); code != c.code || !strings.Contains(errs, c.says) {
-			t.Errorf("%s: exit %d, %s", c.args, code, errs)
+		if out, errs, code := varve(t, url, "", c.args...); code != c.code || !strings.Contains(errs, c.says) || strings.Contains(out, "not finished") {
+			t.Errorf("%s: exit %d, %s%s", c.args, code, out, errs)
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(strings.TrimPrefix(url, "file://"), "table.sqlite*"))

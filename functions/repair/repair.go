@@ -232,6 +232,7 @@ func (r *run) chooseEra(ctx context.Context) error {
 			}
 		}
 	}
+	r.report.Jump = r.era.Jump // 0 of a new one
 	r.report.Era, r.report.Lost, r.report.Back = r.era.Number, r.era.Back.IsZero(), r.era.Back.UTC()
 	r.settled = floorAt(r.now.Add(-Settled))
 	if last := floorOf(r.era); last.Less(r.settled) {
