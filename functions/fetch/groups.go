@@ -90,7 +90,7 @@ func (s *Service) topicOf(ctx context.Context, group, topic string) (*metadata.T
 
 func unknownGroup(group string, err error) error {
 	if errors.Is(err, metadata.ErrUnknownGroup) {
-		return fmt.Errorf("%w %q: its first commit makes it", sdk.ErrUnknownGroup, group)
+		return fmt.Errorf("%w %q: its first commit makes it, or its first member", sdk.ErrUnknownGroup, group)
 	}
 	return err
 }

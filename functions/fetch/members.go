@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,6 +68,11 @@ func (s *Service) putPlan(ctx context.Context, c *api.Call) error {
 	}
 	if err != nil {
 		return api.BadField("packed", err.Error(), "a plan as docs/format.md has it, in base64")
+	}
+	if plan.Generation == 1 {
+		if err := s.joined(ctx, c); err != nil {
+			return err
+		}
 	}
 	return s.done(c, s.log.Backend().Table.PutPlan(ctx, c.Name("group"), plan))
 }
@@ -156,6 +162,11 @@ func (s *Service) changeLane(ctx context.Context, c *api.Call) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(changes, func(c metadata.LeaseChange) bool { return c.From == (metadata.Lease{}) }) {
+		if err := cmp.Or(metadata.ValidateLeases(changes), s.joined(ctx, c)); err != nil {
+			return err
+		}
+	}
 	var image *metadata.GroupLane
 	if changes != nil {
 		image, err = s.log.Backend().Table.SetLeases(ctx, c.Name("group"), lane, changes)
@@ -170,6 +181,12 @@ func (s *Service) changeLane(ctx context.Context, c *api.Call) error {
 		return err
 	}
 	return c.JSON(http.StatusOK, wire.LaneAnswer{Done: done, Lane: wire.LaneOf(image)})
+}
+
+// joined refuses what would make something of a group that nobody has ever joined: no list would show it.
+func (s *Service) joined(ctx context.Context, c *api.Call) error {
+	_, err := s.log.Backend().Table.Group(ctx, c.Name("group"))
+	return unknownGroup(c.Name("group"), err)
 }
 
 // stand tells whether a lane has the leases that were wanted, as it has after a request whose answer was lost.

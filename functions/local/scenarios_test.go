@@ -266,6 +266,8 @@ func members(t *testing.T) {
 			return act(fmt.Sprintf(`{"action":"join","session":%q,"before":%q,"session_timeout_ms":45000,"topics":["t"],"client":"c"}`, session, before))
 		}
 		s.fails(s.do("GET", "/v1/groups/g/members/a", ""), 404, wire.UnknownMember)
+		s.fails(s.do("PUT", "/v1/groups/g/plan", aPlan, asJSON), 404, wire.UnknownGroup)
+		s.fails(s.do("POST", "/v1/groups/g/lanes/0123456789ab", `{"leases":[{"slot":5,"from":"","to":"1.`+other+`"}]}`, asJSON), 404, wire.UnknownGroup)
 		s.fails(act(`{"action":"beat","session":"`+aSession+`"}`), 404, wire.UnknownMember)
 		s.want(join(aSession, ""), 200, nil)
 		s.fails(join(other, ""), 409, wire.Changed)
@@ -321,6 +323,14 @@ func members(t *testing.T) {
 		if state.Plan.Generation != 2 || len(state.Members) != 1 || state.Members[0].Session != other || len(state.Lanes) != 1 || *state.Lanes[0].Slots[0].Offset != 9 {
 			t.Errorf("%+v", state)
 		}
+		topics := make([]string, 1000)
+		for i := range topics {
+			topics[i] = fmt.Sprintf("%0240d", i)
+		}
+		for i := range 26 { // a quarter of a megabyte each
+			s.want(s.do("POST", fmt.Sprintf("/v1/groups/large/members/m%d", i), fmt.Sprintf(`{"action":"join","session":%q,"session_timeout_ms":45000,"topics":["%s"]}`, other, strings.Join(topics, `","`)), asJSON), 200, nil)
+		}
+		s.fails(s.do("GET", "/v1/groups/large/state", ""), 413, wire.TooLarge)
 		for _, bad := range []string{"..", ".", "a%2fb", "%00", "a%20b"} {
 			s.fails(s.do("GET", "/v1/groups/"+bad+"/state", ""), 400, wire.BadRequest)
 			s.fails(s.do("GET", "/v1/groups/g/members/"+bad, ""), 400, wire.BadRequest)
