@@ -40,7 +40,8 @@ var table = []mutant{
 
 	// Spilling.
 	{"trimmed-past-another", "a head is trimmed only from where the chunks begin that were put",
-		"metadata/dynamo/sequencer.go", "x.require(x.isNumber(attrFirst, from))", "x.require(x.exists(attrFirst))", oneLane},
+		"metadata/dynamo/sequencer.go", "\tx.require(x.isNumber(attrFirst, from))\n\tfor i, id := range ids {\n\t\tx.remove(metadata.EntryAttr(id))\n\t\tx.remove(metadata.OrderAttr(id))\n\t\tx.require(x.isNumber(metadata.OrderAttr(id), from+int64(i)))\n",
+		"\tx.require(x.exists(attrFirst))\n\tfor _, id := range ids {\n\t\tx.remove(metadata.EntryAttr(id))\n\t\tx.remove(metadata.OrderAttr(id))\n", oneLane},
 	{"chunk-failure-passed-over", "a head is trimmed only when all chunks are there",
 		"metadata/lane/spill.go", "if event.ByAnother, err = h.put(ctx, &plan, c); err != nil || event.ByAnother {", "if event.ByAnother, err = h.put(ctx, &plan, c); event.ByAnother {", oneLane},
 

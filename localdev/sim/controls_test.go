@@ -152,10 +152,13 @@ type trimAnywhere struct{ table }
 
 func (a trimAnywhere) Trim(ctx context.Context, l metadata.LaneID, from, to int64, ids []segment.ID) (*metadata.Head, error) {
 	h, err := a.table.Trim(ctx, l, from, to, ids)
-	if errors.Is(err, metadata.ErrChanged) && h != nil {
-		return a.table.Trim(ctx, l, h.First, h.First+to-from, ids)
+	if !errors.Is(err, metadata.ErrChanged) || h == nil || len(h.Entries) < len(ids) {
+		return h, err
 	}
-	return h, err
+	for i := range ids {
+		ids[i] = h.Entries[i].ID
+	}
+	return a.table.Trim(ctx, l, h.First, h.First+to-from, ids)
 }
 
 // settleEventually settles by what it reads without asking for the latest, the head after the fence too.
