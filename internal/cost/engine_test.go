@@ -101,6 +101,9 @@ func TestEstimateIsWhatIsBilled(t *testing.T) {
 		{"1, 2 lanes of 8, 250 ms, 1 reader", 1, 60 * time.Second, input(func(in *cost.Input) {
 			in.Rate, in.Record, in.Partitions, in.LaneWidth, in.Readers = 50*kib, 100, 16, 8, 1
 		})},
+		{"8, 14, up to 5 s, few records", 1, 200 * time.Second, input(func(in *cost.Input) { // which do not come together for hours
+			in.Rate, in.Record, in.Partitions, in.Producers, in.Linger = 2*kib, 100, 14, 8, 5*time.Second
+		})},
 		{"50/s, few small, 1 reader", 1, 360 * time.Second, input(func(in *cost.Input) {
 			in.Rate, in.Record, in.Partitions, in.Small, in.Readers = 50*330, 330, 4, 4000, 1
 		})},

@@ -71,7 +71,7 @@ func (m *model) linger() {
 	producers := float64(in.Producers)
 	rate := in.Rate / in.Record / producers // records of one producer
 	full := max(1, segmentMax/in.Record)
-	ws := lingers(rate, full, in.LingerFloor, in.Linger, in.Ack)
+	ws := lingers(rate, full, in.LingerFloor, in.Linger, in.Ack, in.Age)
 	period := ws.mean(func(w float64) float64 { return max(1/rate, min(w+1/rate, full/rate)) })
 	m.Flushes, m.Records = producers/period, rate*period
 	touched := func(of float64) float64 { // of so many equal shares of the records, those that a flush has one of
