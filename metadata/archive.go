@@ -22,6 +22,11 @@ type Row struct {
 	RunMax    int64      // largest index timestamp that this row or one before it ever had, ms
 	First     time.Time  // append time of its first and of its last record, those that were removed included: the times in the ids of the intake segments
 	Last      time.Time
+
+	// Sum is that of its records, Gone that of those which were removed since they came to the archive: so Sum and Gone together stay what they are, whatever is
+	// rewritten. Not Summed: neither is known, as of rows that a repair made of footers; the next rewrite takes the sums.
+	Summed    bool
+	Sum, Gone segment.Sum
 }
 
 // Key is the row's key.
@@ -45,6 +50,19 @@ func (r *Row) Validate() error {
 		return bad("segment", fmt.Sprintf("%s, %d bytes from %d on", r.Segment, r.Bytes, r.Start), "an archive segment and bytes in it")
 	case r.Last.Before(r.First):
 		return bad("append time of the last record", r.Last, "not before that of the first")
+	}
+	return r.validateSums(bad)
+}
+
+func (r *Row) validateSums(bad func(field string, value any, valid string) error) error {
+	of := func(s segment.Sum) bool { return s.Records > 0 || s == segment.Sum{} } // no record has a sum
+	switch {
+	case !r.Summed && (r.Sum != segment.Sum{} || r.Gone != segment.Sum{}):
+		return bad("sums", fmt.Sprint(r.Sum, ", ", r.Gone), "none of a row that is not summed")
+	case r.Summed && (r.Sum.Records != r.Count || !of(r.Sum)):
+		return bad("sum", r.Sum, fmt.Sprintf("one of its %d records", r.Count))
+	case r.Gone.Records > r.End-r.Base-r.Count || !of(r.Gone):
+		return bad("sum of what was removed", r.Gone, fmt.Sprintf("one of at most %d records", r.End-r.Base-r.Count))
 	}
 	return nil
 }

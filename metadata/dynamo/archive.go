@@ -26,6 +26,8 @@ const (
 	attrRowRunMax  = "rm"
 	attrRowFirst   = "t0"
 	attrRowLast    = "t1"
+	attrRowSum     = "sum"
+	attrRowGone    = "gone"
 
 	attrLane = "lane"
 	attrFrom = "from"
@@ -41,7 +43,25 @@ func rowItem(r *metadata.Row) item {
 		it[attrRowSegment], it[attrRowStart] = text(r.Segment.String()), number(r.Start)
 		it[attrRowBytes], it[attrRowMaxTime] = number(r.Bytes), number(r.MaxTime)
 	}
+	if r.Summed {
+		it[attrRowSum] = text(r.Sum.String())
+	}
+	if r.Gone.Records > 0 {
+		it[attrRowGone] = text(r.Gone.String())
+	}
 	return it
+}
+
+// sum reads a sum; an attribute that is not there is that of no records.
+func (f *fields) sum(attr string) segment.Sum {
+	if !f.has(attr) {
+		return segment.Sum{}
+	}
+	s, err := segment.ParseSum(f.text(attr))
+	if err != nil {
+		f.bad(attr, metadata.ErrCorrupt, "%v", err)
+	}
+	return s
 }
 
 func decodeRow(it item) (*metadata.Row, error) {
@@ -58,6 +78,7 @@ func decodeRow(it item) (*metadata.Row, error) {
 		r.Start, r.Bytes = f.number(attrRowStart, 1, maxNumber), f.number(attrRowBytes, 1, maxNumber)
 		r.MaxTime = f.number(attrRowMaxTime, -maxNumber, maxNumber)
 	}
+	r.Summed, r.Sum, r.Gone = f.has(attrRowSum), f.sum(attrRowSum), f.sum(attrRowGone)
 	if f.err != nil {
 		return nil, f.err
 	}

@@ -95,7 +95,9 @@ func FuzzDecodeItem(f *testing.F) {
 		History: []metadata.Growth{{Version: 1, Partitions: 1}}, Config: metadata.DefaultTopicConfig()})
 	topic["pk"], topic["sk"] = text("TOPIC"), text("t")
 	gone := goneItem(&metadata.GoneTopic{ID: "0123456789av", Name: "t", Lanes: []metadata.LaneID{"l"}, Width: 8, Named: []segment.ID{at}, Deleted: time.UnixMilli(5)})
-	items := append(groupItems(), head, state, topic, gone, chunkItem(&metadata.Chunk{Lane: "l", Entries: []metadata.Entry{e}}))
+	row := metadata.Row{Topic: "0123456789av", Partition: 3, End: 9, Count: 5, Segment: segment.NewID(at.Time(), 7, segment.Archived, 5, segment.ID{}), Start: 16, Bytes: 100,
+		Summed: true, Sum: segment.Sum{Records: 5, Plain: 1, Weighted: 2}, Gone: segment.Sum{Records: 4, Plain: 3, Weighted: 4}, First: time.UnixMilli(5), Last: time.UnixMilli(6)}
+	items := append(groupItems(), rowItem(&row), head, state, topic, gone, chunkItem(&metadata.Chunk{Lane: "l", Entries: []metadata.Entry{e}}))
 	for _, it := range items {
 		b, err := json.Marshal(itemToJSON(it))
 		if err != nil {
@@ -132,10 +134,74 @@ func FuzzDecodeItem(f *testing.F) {
 		typed(t, err)
 		_, err = decodeChunk(parseKey(it), it)
 		typed(t, err)
+		if r, err := decodeRow(it); err != nil {
+			typed(t, err)
+		} else if again, err := decodeRow(rowItem(r)); err != nil || *again != *r {
+			t.Fatalf("%+v, and again %+v, %v", r, again, err)
+		}
 		_, err = reading("Identity", "", metadata.IdentityKey()).identity(it)
 		typed(t, err)
 		decodeGroupItems(t, it)
 	})
+}
+
+// A row with sums that no row has is damage; one without has none.
+func TestDecodeRowSums(t *testing.T) {
+	good := metadata.Row{Topic: "0123456789av", Base: 1, End: 10, Count: 5, Segment: segment.NewID(time.UnixMilli(1_790_000_000_000), 7, segment.Archived, 5, segment.ID{}), Start: 16, Bytes: 100,
+		Summed: true, Sum: segment.Sum{Records: 5, Plain: 1, Weighted: 2}, Gone: segment.Sum{Records: 4, Plain: 3, Weighted: 4}, First: time.UnixMilli(5).UTC(), Last: time.UnixMilli(6).UTC()}
+	for name, c := range map[string]struct {
+		attr, value string // "" is none
+		bad         bool
+	}{
+		"as it was":                           {attrRowSum, good.Sum.String(), false},
+		"nothing has gone":                    {attrRowGone, "", false},
+		"none, but of what has gone":          {attrRowSum, "", true},
+		"another number of records":           {attrRowSum, "4-0000000000000001-0000000000000002", true},
+		"more have gone than there were":      {attrRowGone, "5-0000000000000001-0000000000000002", true},
+		"none have gone, and they have a sum": {attrRowGone, "0-0000000000000001-0000000000000002", true},
+		"fewer than none have gone":           {attrRowGone, "-1-0000000000000001-0000000000000002", true},
+		"no sum":                              {attrRowSum, "5-1-2", true},
+	} {
+		it := rowItem(&good)
+		if delete(it, c.attr); c.value != "" {
+			it[c.attr] = text(c.value)
+		}
+		if r, err := decodeRow(it); c.bad != errors.Is(err, metadata.ErrCorrupt) || !c.bad && err != nil {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	it := rowItem(&good)
+	delete(it, attrRowSum)
+	delete(it, attrRowGone)
+	if r, err := decodeRow(it); err != nil || r.Summed || r.Sum != (segment.Sum{}) || r.Gone != (segment.Sum{}) {
+		t.Errorf("no sums: %+v, %v", r, err)
+	}
+	it[attrRowSum] = number(5)
+	if _, err := decodeRow(it); !errors.Is(err, metadata.ErrCorrupt) {
+		t.Errorf("a number: %v", err)
+	}
+}
+
+// A row is written by one unit, however large its numbers are.
+func TestRowsAreSmall(t *testing.T) {
+	most := segment.Sum{Records: maxNumber, Plain: 1<<64 - 1, Weighted: 1<<64 - 1}
+	end := time.UnixMilli(maxNumber)
+	it := rowItem(&metadata.Row{Topic: "0123456789av", Partition: 1<<31 - 1, Base: maxNumber - 1, End: maxNumber, Count: maxNumber, Segment: segment.NewID(time.UnixMilli(1_790_000_000_000), 7, segment.Archived, 5, segment.ID{}),
+		Start: maxNumber, Bytes: maxNumber, MaxTime: -maxNumber, RunMax: -maxNumber, First: end, Last: end, Summed: true, Sum: most, Gone: most})
+	size := 0
+	for name, v := range it {
+		switch v := v.(type) {
+		case *types.AttributeValueMemberS:
+			size += len(name) + len(v.Value)
+		case *types.AttributeValueMemberN:
+			size += len(name) + 21
+		default:
+			t.Fatalf("%s is %T", name, v)
+		}
+	}
+	if t.Log(size, "bytes"); size > 512 {
+		t.Errorf("%d bytes", size)
+	}
 }
 
 // groupItems has one item of each shape that groups have.

@@ -15,11 +15,15 @@ import (
 // archiveID is a new id of an archive segment, above all ids before it.
 func (f *fixture) archiveID() segment.ID { return f.idIn(segment.Archived) }
 
-// row is a row of the topic's partition with a record at every offset.
+// row is a row of the topic's partition with a record at every offset. Those of partition 0 have no sums.
 func row(t *metadata.Topic, partition int, base, end int64, id segment.ID) metadata.Row {
 	first := birth.Add(time.Duration(base) * time.Second)
-	return metadata.Row{Topic: t.ID, Partition: partition, Base: base, End: end, Count: end - base, Segment: id, Start: 16 + base, Bytes: 100 * (end - base),
+	r := metadata.Row{Topic: t.ID, Partition: partition, Base: base, End: end, Count: end - base, Segment: id, Start: 16 + base, Bytes: 100 * (end - base),
 		MaxTime: birth.UnixMilli() + end, RunMax: birth.UnixMilli() + end, First: first, Last: first.Add(time.Second)}
+	if partition > 0 {
+		r.Summed, r.Sum = true, segment.Sum{Records: r.Count, Plain: math.MaxUint64 - uint64(base), Weighted: uint64(end)}
+	}
+	return r
 }
 
 // archived is a topic of one lane with two partitions whose first eight orders, offsets [0, 80), are published.
@@ -76,14 +80,14 @@ func testPublish(f *fixture) {
 	// Rows are replaced: one by a shorter one at its base, the other by none.
 	merged := f.archiveID()
 	last := row(t, 1, 0, 90, merged)
-	last.Count = 3
+	last.Count, last.Sum.Records, last.Gone = 3, 3, segment.Sum{Records: 87, Plain: 5, Weighted: math.MaxUint64}
 	swap := &metadata.Publication{Lane: lane, ID: merged, From: 24, To: 24, Put: []metadata.Row{last}, Replace: f.rows(t, 1), Left: []segment.ID{p.ID, next}}
 	f.ok(f.table.Publish(f.ctx, swap))
 	f.same(f.rows(t, 1), []metadata.Row{last})
 	f.same(f.rows(t, 0), p.Put[:1])
 	f.same(f.state(lane), &metadata.State{Lane: lane, Archived: 24, Ends: metadata.Offsets{80, 90}})
 	// A row of which nothing is left has no segment.
-	none := metadata.Row{Topic: t.ID, Partition: 1, Base: 0, End: 90, RunMax: last.RunMax, First: last.First, Last: last.Last}
+	none := metadata.Row{Topic: t.ID, Partition: 1, Base: 0, End: 90, RunMax: last.RunMax, First: last.First, Last: last.Last, Summed: true, Gone: segment.Sum{Records: 90, Plain: 1}}
 	f.ok(f.table.Publish(f.ctx, &metadata.Publication{Lane: lane, ID: f.archiveID(), From: 24, To: 24, Put: []metadata.Row{none}, Replace: []metadata.Row{last}, Left: []segment.ID{merged}}))
 	f.same(f.rows(t, 1), []metadata.Row{none})
 }
