@@ -1,7 +1,7 @@
 // Package compact moves what was committed from the many small objects of intake into few large ones, each partition's records in one run, and keeps the runs few.
 //
 // A job takes consecutive orders of one lane, from the archived order on, reads of each segment that they name the lane's bytes, by one request, writes one archive
-// segment, and publishes it. Batches are copied as they are: only their base offsets, which no checksum covers, become absolute. What was there before stays
+// segment, and publishes it. Batches are decoded, for the sums of their records, and copied as they are: only their base offsets, which no checksum covers, become absolute. What was there before stays
 // until the sweep removes it. The publication is the commit point: a run that ends anywhere before it leaves an object that nothing names, and the next run begins
 // where the archive ends. So any number of compactors may run at once: of two that do the same, one publishes.
 //

@@ -107,6 +107,9 @@ func copyPiece(w *archive.Writer, run *Copy, p *Piece, s *scratch, buf *[]byte) 
 	if p.Relative && (offsets != p.Count || records != p.Count) {
 		return wrong("they have %d, up to offset %d", records, p.Base+offsets)
 	}
+	if p.Row != nil {
+		return w.Took(p.Row, segment.Sum{})
+	}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/varvelog/varve/functions/compact"
 	"github.com/varvelog/varve/functions/internal/archive"
+	"github.com/varvelog/varve/functions/internal/archivetest"
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
@@ -384,6 +385,35 @@ func TestAlarmOfArchive(t *testing.T) {
 	check(t, err)
 	if report, err := compact.Run(t.Context(), w.table, w.objects, w.options()); !errors.Is(err, metadata.ErrNoState) || report.Gone != 0 {
 		t.Errorf("%v, %+v", err, report)
+	}
+}
+
+// A merge of records that are not what they were when they were archived, with a right checksum, changes nothing.
+func TestMergeOfAnotherSum(t *testing.T) {
+	w := newWorld(t)
+	topic := w.topic("topic", 1, 1)
+	for range 8 {
+		for range 8 {
+			w.append(topic, flush{ago: old}, 0)
+		}
+		w.run(w.options())
+	}
+	before := w.rows(topic, 0)
+	name := segment.ArchiveName(topic.ID, before[5].Segment)
+	aged := &damaged{objects: objects{Store: w.objects}, damage: func(n string, b []byte) {
+		if n == name {
+			batch, _, err := segment.SplitBatch(b)
+			check(t, err)
+			archivetest.Age(batch)
+		}
+	}}
+	var differs *archive.SumError
+	report, err := compact.Run(t.Context(), &table{Table: w.table, ahead: compact.MergeAfter + time.Minute}, aged, w.options())
+	if !errors.As(err, &differs) || differs.Row.Base != before[5].Base || report.Segments != 0 || len(report.Failures) != 1 {
+		t.Errorf("%v, %+v", err, report)
+	}
+	if after := w.rows(topic, 0); len(after) != len(before) || !slices.EqualFunc(after, before, (*metadata.Row).Same) {
+		t.Errorf("%d rows, %d before", len(after), len(before))
 	}
 }
 

@@ -212,8 +212,9 @@ func (j *Job) merge(s metadata.Slot, rows []*metadata.Row, target int64) bool {
 		a = a.with(agesOf(row))
 		j.Replace = append(j.Replace, *row)
 		j.Records += row.Count
+		c.Gone = c.Gone.Plus(row.Gone)
 		if row.Count > 0 {
-			c.Pieces = append(c.Pieces, Piece{Len: row.Bytes, Count: row.Count, MaxTime: row.MaxTime})
+			c.Pieces = append(c.Pieces, Piece{Len: row.Bytes, Count: row.Count, MaxTime: row.MaxTime, Row: row})
 		}
 	}
 	c.First, c.Last = a.first, a.last

@@ -72,8 +72,9 @@ type Piece struct {
 	At, Len  int64 // in the bytes of all reads one after another
 	Relative bool  // their base offsets count from Base
 	Base     int64
-	Count    int64 // records
-	MaxTime  int64 // largest index timestamp
+	Count    int64         // records
+	MaxTime  int64         // largest index timestamp
+	Row      *metadata.Row // that is replaced; nil: they are of a commit
 }
 
 // Plan plans the next job of a lane: whole chunks from the archived order on, up to the limits. Where one chunk alone needs more rows than can be published, as its

@@ -233,6 +233,8 @@ func (w *world) read(t *metadata.Topic, p int) (records []string) {
 	state := w.state(at.Lane)
 	d := new(segment.Decoder)
 	next := state.Starts[at.Slot]
+	var sum segment.Sum // of all that was decoded
+	var summer segment.Summer
 	add := func(b []byte, base int64) {
 		w.Helper()
 		for len(b) > 0 {
@@ -241,6 +243,7 @@ func (w *world) read(t *metadata.Topic, p int) (records []string) {
 			got, err := d.Decode(batch, base, nil)
 			check(w, err)
 			for _, r := range got {
+				sum = sum.Plus(summer.Sum(&r))
 				if r.Offset < next {
 					continue
 				}
@@ -257,7 +260,10 @@ func (w *world) read(t *metadata.Topic, p int) (records []string) {
 		if r.End > next && r.Count > 0 {
 			body, err := w.objects.Get(w.Context(), segment.ArchiveName(t.ID, r.Segment), r.Start, r.Bytes, nil)
 			check(w, err)
-			add(body, 0)
+			before := sum
+			if add(body, 0); !r.Summed || sum.Minus(before) != r.Sum || r.Gone != (segment.Sum{}) {
+				w.Errorf("partition %d: the records of %+v have the sum %v", p, r, sum.Minus(before))
+			}
 		}
 	}
 	w.entries(at.Lane, func(e *metadata.Entry, bases *metadata.Offsets) {

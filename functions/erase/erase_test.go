@@ -214,3 +214,17 @@ func TestRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Records that are not what they were when they were archived, with a right checksum, end the erasure, and the rows stay.
+func TestAnotherSumEndsTheErasure(t *testing.T) {
+	w := filled(t)
+	_, before := w.Left(0)
+	var differs *archive.SumError
+	if _, err := erase.Run(t.Context(), w.Table, w.Aged(before[0]), options(w)); !errors.As(err, &differs) || differs.Row.Base != before[0].Base {
+		t.Error(err)
+	}
+	after, err := archive.Rows(t.Context(), w.Table, w.Topic, 0, w.State())
+	if check(t, err); !reflect.DeepEqual(after, before) {
+		t.Errorf("%+v", after)
+	}
+}

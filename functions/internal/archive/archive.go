@@ -79,6 +79,7 @@ type Run struct {
 	RunMax    int64     // as in metadata.Row
 	First     time.Time // likewise
 	Last      time.Time
+	Gone      segment.Sum // of what has been removed of these offsets before
 }
 
 // UnknownTime is Add's minTime where nobody has looked at the records.
@@ -94,7 +95,7 @@ func Write(ctx context.Context, e env.Env, objects Objects, s Segment, fill func
 	failed := func(err error) ([]metadata.Row, int64, error) {
 		return nil, 0, fmt.Errorf("write archive segment %s of lane %s: %w", s.ID, s.Lane, err)
 	}
-	w := &Writer{segment: &s, builder: segment.NewBuilder(segment.Archive, s.Log)}
+	w := &Writer{decoder: segment.Decoder{Reuse: true}, segment: &s, builder: segment.NewBuilder(segment.Archive, s.Log)}
 	pull, stop := iter.Pull2(func(yield func([]byte, error) bool) { w.parts(fill, yield) })
 	defer stop()
 	e.At(env.BeforePut)
@@ -124,6 +125,10 @@ func Write(ctx context.Context, e env.Env, objects Objects, s Segment, fill func
 
 // Writer takes the runs of a segment: by slot, those of one slot by offset.
 type Writer struct {
+	decoder segment.Decoder
+	decoded []segment.Record // its memory
+	summer  segment.Summer
+	taken   segment.Sum // of what the last row has of sources that Took was told of
 	segment *Segment
 	builder *segment.Builder
 	yield   func([]byte, error) bool
@@ -136,20 +141,22 @@ func (w *Writer) Begin(r Run) error {
 	if n := len(w.rows); n > 0 && r.Slot == metadata.Slot(w.extent.Slot) && r.Base < w.rows[n-1].End {
 		return fmt.Errorf("%w: run from offset %d on of partition %d, after one to %d", segment.ErrOrder, r.Base, r.Partition, w.rows[n-1].End)
 	}
-	w.rows = append(w.rows, metadata.Row{Topic: w.segment.Topic, Partition: r.Partition, Base: r.Base, End: r.End, RunMax: r.RunMax, First: r.First, Last: r.Last})
+	w.rows = append(w.rows, metadata.Row{Topic: w.segment.Topic, Partition: r.Partition, Base: r.Base, End: r.End, RunMax: r.RunMax, First: r.First, Last: r.Last, Summed: true, Gone: r.Gone})
+	w.taken = segment.Sum{}
 	w.extent = segment.ExtentMeta{Lane: string(w.segment.Lane), Slot: uint8(r.Slot), Topic: w.segment.Topic, Partition: int32(r.Partition), BaseOffset: r.Base, EndOffset: r.End}
 	return nil
 }
 
 // Add adds whole batches with absolute base offsets to the run, by offset. minTime is a lower bound of their records' timestamps, or
 // UnknownTime, maxTime their largest index
-// timestamp (metadata.IndexTime). It keeps nothing of batches. One whose checksum is wrong is a *segment.FormatError: damage is never copied.
+// timestamp (metadata.IndexTime). It needs nothing of batches afterwards. One that cannot be read, or whose checksum is wrong, is a *segment.FormatError: damage is never copied.
 func (w *Writer) Add(batches []byte, minTime, maxTime int64) error {
 	row := &w.rows[len(w.rows)-1]
 	for len(batches) > 0 {
 		batch, rest, err := segment.SplitBatch(batches)
+		var sum segment.Sum
 		if err == nil {
-			err = segment.CheckSum(batch)
+			sum, err = w.sum(batch)
 		}
 		if err == nil {
 			err = w.builder.Add(w.extent, minTime, batch)
@@ -161,7 +168,7 @@ func (w *Writer) Add(batches []byte, minTime, maxTime int64) error {
 		if row.Count == 0 {
 			row.MaxTime = maxTime
 		}
-		row.Count += int64(h.Count)
+		row.Count, row.Sum = row.Count+int64(h.Count), row.Sum.Plus(sum)
 		row.MaxTime = max(row.MaxTime, maxTime)
 		batches = rest
 		if w.builder.Held() >= PartBytes && !w.yield(w.builder.Take(), nil) {
@@ -170,6 +177,40 @@ func (w *Writer) Add(batches []byte, minTime, maxTime int64) error {
 	}
 	return nil
 }
+
+// sum checks a batch and decodes it, for the sum of its records.
+func (w *Writer) sum(batch []byte) (sum segment.Sum, err error) {
+	w.decoded, err = w.decoder.Decode(batch, 0, w.decoded[:0])
+	for i := range w.decoded {
+		sum = sum.Plus(w.summer.Sum(&w.decoded[i]))
+	}
+	return sum, err
+}
+
+// Took says that what was added to the run since the last Took, or since Begin, is what is kept of a row that will go, and what the sum of the records is that were left out. If the row has
+// a sum, and it is another than that of both, it is a *SumError: records were lost, added, changed or moved since the sum was taken, or just now.
+func (w *Writer) Took(from *metadata.Row, left segment.Sum) error {
+	row := &w.rows[len(w.rows)-1]
+	all := row.Sum.Minus(w.taken).Plus(left)
+	w.taken, row.Gone = row.Sum, row.Gone.Plus(left)
+	if from.Summed && from.Sum != all {
+		return &SumError{Row: *from, Got: all}
+	}
+	return nil
+}
+
+// SumError is a row whose records do not come to the sum that it says. It is a metadata.ErrCorrupt.
+type SumError struct {
+	Row metadata.Row
+	Got segment.Sum
+}
+
+func (e *SumError) Error() string {
+	return fmt.Sprintf("%v: partition %d of topic %s, offsets [%d, %d) in segment %s: the records come to the sum %s, the archive row says %s; nothing was changed, 'varve verify' tells more",
+		metadata.ErrCorrupt, e.Row.Partition, e.Row.Topic, e.Row.Base, e.Row.End, e.Row.Segment, e.Got, e.Row.Sum)
+}
+
+func (e *SumError) Unwrap() error { return metadata.ErrCorrupt }
 
 // parts makes the segment, part by part.
 func (w *Writer) parts(fill func(*Writer) error, yield func([]byte, error) bool) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/varvelog/varve/functions/internal/archive"
+	"github.com/varvelog/varve/functions/internal/archivetest"
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
@@ -228,5 +229,101 @@ func TestRebase(t *testing.T) {
 	}
 	if _, _, err := archive.Rebase(both[:len(both)-1], 0); !errors.Is(err, segment.ErrCorrupt) {
 		t.Fatal(err)
+	}
+}
+
+// Rows have the sum of what they hold. What was taken from a row, and left out, has to come to the row's sum.
+func TestSums(t *testing.T) {
+	sum := func(batches ...[]byte) (sum segment.Sum) {
+		for _, b := range batches {
+			records, err := new(segment.Decoder).Decode(b, 0, nil)
+			check(t, err)
+			sum = sum.Plus(archivetest.Sum(records))
+		}
+		return sum
+	}
+	one, two, three, gone := batch(t, 0, 3, 10), batch(t, 3, 4, 10), batch(t, 10, 2, 10), batch(t, 20, 5, 10)
+	before := segment.Sum{Records: 7, Plain: 1, Weighted: 2}
+	write := func(bend func(rows []metadata.Row)) ([]metadata.Row, error) {
+		from := []metadata.Row{{Base: 0, End: 10, Summed: true, Sum: sum(one, two)}, {Base: 10, End: 20}, {Base: 20, End: 30, Summed: true, Sum: sum(gone)}, {Base: 30, End: 40, Summed: true, Sum: sum(batch(t, 30, 2, 10))}}
+		bend(from)
+		rows, _, err := archive.Write(t.Context(), env.System(), &parts{}, spec(0, 0), func(w *archive.Writer) error {
+			r := run(0, 0, 30)
+			r.Gone = before
+			check(t, w.Begin(r))
+			check(t, w.Add(one, archive.UnknownTime, 0))
+			check(t, w.Add(two, archive.UnknownTime, 0))
+			if err := w.Took(&from[0], segment.Sum{}); err != nil {
+				return err
+			}
+			check(t, w.Add(three, archive.UnknownTime, 0))
+			if err := w.Took(&from[1], segment.Sum{}); err != nil {
+				return err
+			}
+			if err := w.Took(&from[2], sum(gone)); err != nil {
+				return err
+			}
+			check(t, w.Begin(run(0, 30, 40)))
+			check(t, w.Add(batch(t, 30, 2, 10), archive.UnknownTime, 0))
+			return w.Took(&from[3], segment.Sum{})
+		})
+		return rows, err
+	}
+	rows, err := write(func([]metadata.Row) {})
+	check(t, err)
+	if r := rows[0]; !r.Summed || r.Sum != sum(one, two, three) || r.Gone != sum(gone).Plus(before) || rows[1].Sum != sum(batch(t, 30, 2, 10)) || rows[1].Gone != (segment.Sum{}) {
+		t.Errorf("%+v", rows)
+	}
+	for i := range 4 {
+		for name, bend := range map[string]func(s *segment.Sum){"records": func(s *segment.Sum) { s.Records++ }, "plain": func(s *segment.Sum) { s.Plain++ }, "weighted": func(s *segment.Sum) { s.Weighted++ }} {
+			_, err := write(func(rows []metadata.Row) { bend(&rows[i].Sum) })
+			var differs *archive.SumError
+			if i == 1 && err != nil || i != 1 && (!errors.As(err, &differs) || differs.Row.Base != int64(10*i) || !errors.Is(err, metadata.ErrCorrupt)) {
+				t.Errorf("row %d, %s: %v", i, name, err)
+			}
+		}
+	}
+}
+
+// BenchmarkAdd is what compaction does to bytes: the rate, and CPU seconds for each GiB.
+func BenchmarkAdd(b *testing.B) {
+	for _, size := range []int{100, 1000} {
+		for _, codec := range []segment.Codec{segment.None, segment.LZ4, segment.Zstd} {
+			b.Run(fmt.Sprintf("%dB/%s", size, codec), func(b *testing.B) {
+				builder := new(segment.BatchBuilder)
+				for i := range 1 << 20 / size {
+					check(b, builder.Append(&segment.Record{Timestamp: int64(i), Key: fmt.Appendf(nil, "key-%012d", i), Value: bytes.Repeat(fmt.Appendf(nil, "%d,", i), size)[:size-16]}))
+				}
+				o := segment.DefaultBatchOptions()
+				o.Codec = codec
+				body, _, err := builder.Finish(nil, o)
+				check(b, err)
+				b.SetBytes(1 << 20)
+				_, _, err = archive.Write(b.Context(), env.System(), &discard{}, spec(0, 0), func(w *archive.Writer) error {
+					check(b, w.Begin(run(0, 0, 1<<60)))
+					for at := int64(0); b.Loop(); at += 1 << 20 {
+						segment.SetBaseOffset(body, at)
+						check(b, w.Add(body, archive.UnknownTime, 0))
+					}
+					return nil
+				})
+				check(b, err)
+				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)*1024, "s/GiB")
+			})
+		}
+	}
+}
+
+type discard struct{}
+
+func (discard) PutParts(_ context.Context, _ string, next func() ([]byte, error)) (n int64, err error) {
+	for {
+		part, err := next()
+		if err == io.EOF {
+			return n, nil
+		} else if err != nil {
+			return 0, err
+		}
+		n += int64(len(part))
 	}
 }

@@ -148,8 +148,16 @@ func rewrite(ctx context.Context, s Services, x Rewriting) (*metadata.Publicatio
 
 // fill writes each group as a run.
 func (x *Rewriting) fill(ctx context.Context, s Services, slot metadata.Slot, w *Writer) error {
-	decoder := segment.Decoder{Reuse: true}
+	decoder, summer := segment.Decoder{Reuse: true}, segment.Summer{}
 	var filtered []byte
+	var left segment.Sum // of a row, what is not kept
+	keep := func(r *segment.Record) bool {
+		kept := x.Keep(r)
+		if !kept {
+			left = left.Plus(summer.Sum(r))
+		}
+		return kept
+	}
 	for _, group := range x.Groups {
 		last := group[len(group)-1]
 		run := Run{Slot: slot, Partition: x.Partition, Base: group[0].Base, End: last.End, RunMax: last.RunMax, First: group[0].First, Last: last.Last}
@@ -160,13 +168,15 @@ func (x *Rewriting) fill(ctx context.Context, s Services, slot metadata.Slot, w 
 			if row.Last.After(run.Last) {
 				run.Last = row.Last
 			}
+			run.Gone = run.Gone.Plus(row.Gone)
 		}
 		if err := w.Begin(run); err != nil {
 			return err
 		}
 		for _, row := range group {
+			left = segment.Sum{}
 			err := Batches(ctx, s.Objects, row, func(batch []byte) error {
-				out, info, err := decoder.Filter(batch, 0, filtered, x.Keep)
+				out, info, err := decoder.Filter(batch, 0, filtered, keep)
 				if err != nil || info.Count == 0 {
 					return err
 				}
@@ -176,6 +186,9 @@ func (x *Rewriting) fill(ctx context.Context, s Services, slot metadata.Slot, w 
 				// Not the row's, which may be that of a record that goes: readers hold the batches against it.
 				return w.Add(out, info.MinTime, min(row.MaxTime, metadata.IndexTimeAt(info.MaxTime, row.Last)))
 			})
+			if err == nil {
+				err = w.Took(row, left)
+			}
 			if err != nil {
 				return err
 			}

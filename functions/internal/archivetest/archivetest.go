@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
+	"hash/crc32"
 	"testing"
 	"time"
 
@@ -162,7 +164,61 @@ func (w *World) State() *metadata.State {
 	return s
 }
 
-// Left is what a partition holds now. Rows must follow one another up to the end.
+// summed checks that a row has the sum of its records, and with that of what has gone the sum of all that was appended.
+func (w *World) summed(partition int, row *metadata.Row, left []segment.Record) {
+	w.T.Helper()
+	all := w.Records[partition][row.Base:row.End]
+	if sum := Sum(left); !row.Summed || row.Sum != sum || sum.Plus(row.Gone) != Sum(all) {
+		w.T.Fatalf("row of offsets [%d, %d): sum %v of %v, gone %v of %v", row.Base, row.End, row.Sum, sum, row.Gone, Sum(all).Minus(sum))
+	}
+}
+
+// Sum is that of some records.
+func Sum(records []segment.Record) (sum segment.Sum) {
+	var s segment.Summer
+	for i := range records {
+		sum = sum.Plus(s.Sum(&records[i]))
+	}
+	return sum
+}
+
+// Aged is the store, with the records of a row's first batch a millisecond older, and its checksum right.
+func (w *World) Aged(row *metadata.Row) *Bent {
+	w.T.Helper()
+	name := segment.ArchiveName(row.Topic, row.Segment)
+	body, err := w.Raw.Get(w.T.Context(), name, 0, -1, nil)
+	check(w.T, err)
+	batch, _, err := segment.SplitBatch(body[row.Start:])
+	check(w.T, err)
+	Age(batch)
+	return &Bent{w.Objects, name, body}
+}
+
+// Bent is a store in which an object is another.
+type Bent struct {
+	*fault.Store
+	name string
+	body []byte
+}
+
+func (b *Bent) Get(ctx context.Context, name string, off, n int64, dst []byte) ([]byte, error) {
+	if name != b.name {
+		return b.Store.Get(ctx, name, off, n, dst)
+	}
+	end, err := store.Range(off, n, int64(len(b.body)))
+	if err != nil {
+		return nil, store.Fail(store.OpGet, name, err)
+	}
+	return append(dst[:0], b.body[off:end]...), nil
+}
+
+// Age makes the records of a batch a millisecond older, and its checksum right.
+func Age(batch []byte) {
+	binary.BigEndian.PutUint64(batch[27:], binary.BigEndian.Uint64(batch[27:])-1)
+	binary.BigEndian.PutUint32(batch[17:], crc32.Checksum(batch[21:], crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// Left is what a partition holds now. Rows must follow one another up to the end, and have the right sums.
 func (w *World) Left(partition int) (records []segment.Record, rows []*metadata.Row) {
 	w.T.Helper()
 	rows, err := archive.Rows(w.T.Context(), w.Table, w.Topic, partition, w.State())
@@ -177,6 +233,7 @@ func (w *World) Left(partition int) (records []segment.Record, rows []*metadata.
 			return err
 		})
 		check(w.T, err)
+		w.summed(partition, row, records[before:])
 		if row.Count > 0 && row.MaxTime != records[len(records)-1].Timestamp {
 			w.T.Fatalf("latest time %d of the row at %d, %d records of which the last has %d", row.MaxTime, row.Base, len(records)-before, records[len(records)-1].Timestamp)
 		}
