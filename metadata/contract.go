@@ -46,7 +46,8 @@ type Commit struct {
 	// before. The entry's order is Since or higher, so where this holds an entry that was applied is still in the head, which then refuses it.
 	Once  bool
 	Since int64
-	// Producers are requests that may be repeated by anybody, each producer once: refused unless the head admits all of them. Not with Expect, Tokens, padding.
+	// Producers are requests that may be repeated by anybody, each producer once: refused unless the head admits all of them. With Expect or Tokens one of them at most,
+	// whose request they are the conditions of; with padding none.
 	Producers []ProducerStep
 }
 
@@ -114,8 +115,10 @@ func (c *Commit) validateProducers() error {
 	switch n := len(c.Producers); {
 	case n > MaxProducers:
 		return bad(n, fmt.Sprintf("at most %d", MaxProducers))
-	case n > 0 && (c.PadIf || len(c.Expect)+len(c.Tokens) > 0):
-		return bad(n, "none with expected offsets, tokens or padding")
+	case n > 0 && c.PadIf:
+		return bad(n, "none with padding")
+	case n > 1 && len(c.Expect)+len(c.Tokens) > 0:
+		return bad(n, "one at most with expected offsets or tokens")
 	}
 	seen := make(map[ProducerID]bool, len(c.Producers))
 	for _, s := range c.Producers {

@@ -75,9 +75,9 @@ const (
 	ReasonNoLane                     // there is no head: the topic was deleted
 	ReasonAlreadyThere               // an earlier attempt of the same entries was applied
 	ReasonVersion                    // the head asks for writers of a later format
+	ReasonProducer                   // the request of a producer is not the next one, or cannot be verified, or there are too many
 	ReasonToken                      // a slot's fencing token is another
 	ReasonOffset                     // a slot's end offset is not the expected one
-	ReasonProducer                   // the request of a producer is not the next one, or cannot be verified, or there are too many
 	ReasonPadding                    // padding: the lane went on meanwhile
 	ReasonEpoch                      // the writer's epoch was raised
 	ReasonFloor                      // an id is not above the floor
@@ -85,14 +85,14 @@ const (
 	ReasonSpilled                    // a commit that may be sent again: entries have been spilled that may have been its own
 )
 
-var reasons = [...]string{"unexplained", "no lane", "already there", "version", "token", "offset", "producer", "padding", "epoch", "floor", "full", "spilled"}
+var reasons = [...]string{"unexplained", "no lane", "already there", "version", "producer", "token", "offset", "padding", "epoch", "floor", "full", "spilled"}
 
 func (r Reason) String() string { return reasons[r] }
 
 // WhyRefused tells why the head with this image (nil: there was none) refused the commit. Several conditions may
 // fail at once: first comes that it was applied before, which makes it no refusal at all; then what no
-// repetition can mend; then what the writer can mend, where an epoch goes before floor and cap because every
-// later attempt needs it.
+// repetition can mend, producers before conditions, as a request that was applied has ended its own condition;
+// then what the writer can mend, where an epoch goes before floor and cap because every later attempt needs it.
 func WhyRefused(c Commit, h *Head) Reason {
 	switch {
 	case h == nil:
@@ -101,12 +101,12 @@ func WhyRefused(c Commit, h *Head) Reason {
 		return ReasonAlreadyThere
 	case h.MinVersion > FormatVersion:
 		return ReasonVersion
+	case len(c.FailedProducers(h)) > 0:
+		return ReasonProducer
 	case c.FailedToken(h) != nil:
 		return ReasonToken
 	case c.FailedExpect(h) != nil:
 		return ReasonOffset
-	case len(c.FailedProducers(h)) > 0:
-		return ReasonProducer
 	case c.PadIf && h.Next != c.PadAt:
 		return ReasonPadding
 	case h.Epochs[c.Writer] != c.Epoch:

@@ -133,7 +133,8 @@ func TestWhyRefused(t *testing.T) {
 	id, floor := testID(5), testID(3)
 	good := Head{Next: 10, First: 8, MinVersion: 1, Floor: floor, K: ChunkOrders, Tokens: map[Slot]int64{2: 7}}
 	good.Epochs[4], good.Ends[1] = 6, 100
-	ask := Commit{Entries: []Entry{{ID: testID(6)}, {ID: id}}, Writer: 4, Epoch: 6, Cap: CapFor(8, 2), Expect: []Expect{{1, 100}}, Tokens: []Token{{2, 7}}}
+	ask := Commit{Entries: []Entry{{ID: testID(6)}, {ID: id}}, Writer: 4, Epoch: 6, Cap: CapFor(8, 2), Expect: []Expect{{1, 100}}, Tokens: []Token{{2, 7}},
+		Producers: []ProducerStep{{ID: 9, Sequence: 1}}}
 	steps := []struct { // each breaks one more condition, which must win over those broken before it
 		want Reason
 		do   func(*Commit, *Head)
@@ -146,6 +147,7 @@ func TestWhyRefused(t *testing.T) {
 		{ReasonPadding, func(c *Commit, h *Head) { c.PadIf = true; c.PadAt-- }},
 		{ReasonOffset, func(c *Commit, h *Head) { h.Ends[1]++ }},
 		{ReasonToken, func(c *Commit, h *Head) { h.Tokens = nil }},
+		{ReasonProducer, func(_ *Commit, h *Head) { h.ProducerFloor = 9 }},
 		{ReasonVersion, func(c *Commit, h *Head) { h.MinVersion = FormatVersion + 1 }},
 		{ReasonAlreadyThere, func(c *Commit, h *Head) { h.Entries = []Entry{{ID: id}} }},
 	}

@@ -135,7 +135,24 @@ func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence
 	if err := p.log.live(); err != nil {
 		return Once{}, err
 	}
-	step := metadata.ProducerStep{ID: producer, Sequence: sequence}
+	return p.appendOnce(ctx, metadata.ProducerStep{ID: producer, Sequence: sequence}, conditions{}, records)
+}
+
+// AppendOnceIf is AppendOnce to one partition under conditions, as AppendIf has them. A repeat of a request that was appended is Repeated, and not refused because of its
+// own records. After a *ConditionError the sequence is still the next one's. It says that this call has appended nothing; an attempt before it, whose outcome is not
+// known, cannot be appended any more either if End or Token is above what it wanted. The records' Topic and Partition are set from the arguments.
+func (p *Producer) AppendOnceIf(ctx context.Context, producer ProducerID, sequence int64, topic string, partition int, records []*Record, when ...Condition) (Once, error) {
+	if err := p.log.live(); err != nil {
+		return Once{}, err
+	}
+	c, err := toAppendIf(topic, partition, records, when)
+	if err != nil {
+		return Once{}, err
+	}
+	return p.appendOnce(ctx, metadata.ProducerStep{ID: producer, Sequence: sequence}, c, records)
+}
+
+func (p *Producer) appendOnce(ctx context.Context, step metadata.ProducerStep, when conditions, records []*Record) (Once, error) {
 	if err := step.Validate(); err != nil {
 		return Once{}, err
 	}
@@ -143,7 +160,7 @@ func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence
 	if err != nil {
 		return Once{}, err
 	}
-	if err := p.checkMade(ctx, producer); err != nil {
+	if err := p.checkMade(ctx, step.ID); err != nil {
 		return Once{}, err
 	}
 	w := newWaiter(records)
@@ -151,6 +168,7 @@ func (p *Producer) AppendOnce(ctx context.Context, producer ProducerID, sequence
 	if err != nil {
 		return Once{}, err
 	}
+	r.batches[0].when(when)
 	if err := p.turns.enter(ctx, r); err != nil {
 		return Once{}, err
 	}
@@ -224,7 +242,10 @@ func refusalOr(err error) error {
 	var evicted *ProducerEvictedError
 	var crowded *TooManyProducersError
 	var field *FieldError
+	var refused *ConditionError
 	switch {
+	case errors.As(err, &refused):
+		return refused
 	case errors.As(err, &gap):
 		return gap
 	case errors.As(err, &evicted):

@@ -60,3 +60,42 @@ func TestAppendOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestAppendOnceIf: a request under a condition is appended once, by whomever it is sent again. What has ended its condition are its own records then, and it is not
+// refused for that, even by a process that believes the request to be the next; and after a refusal the sequence is still the next one's.
+func TestAppendOnceIf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		log, other := w.open(), w.open()
+		defer log.Close()
+		defer other.Close()
+		w.create(log, sdk.NewTopic{Name: "orders", Partitions: 3})
+		ctx := context.Background()
+		a, b := w.producer(log, atOnce), w.producer(other, atOnce)
+		defer a.Close(ctx)
+		defer b.Close(ctx)
+		id := a.NewProducerID()
+		for n := int64(1); n <= 8; n++ {
+			first, second := a, b
+			if n%2 == 0 {
+				first, second = b, a
+			}
+			var refused *sdk.ConditionError
+			if _, err := first.AppendOnceIf(ctx, id, n, "orders", 1, request(0, "x"), sdk.EndIs(n)); !errors.As(err, &refused) || refused.End != n-1 || refused.Partition != 1 {
+				t.Fatalf("sequence %d, expecting an end that is not there yet: %v", n, err)
+			}
+			for i, p := range []*sdk.Producer{first, second, first} {
+				got, err := p.AppendOnceIf(ctx, id, n, "orders", 1, request(0, fmt.Sprint(n)), sdk.EndIs(n-1))
+				if err != nil || got.Repeated != (i > 0) || got.Results[0].Record.Offset != n-1 {
+					t.Fatalf("sequence %d, attempt %d: %+v, %v", n, i, got, err)
+				}
+			}
+		}
+		if all := w.contents("orders"); len(all[1]) != 8 || len(all[0]) != 0 {
+			t.Fatal(len(all[0]), len(all[1]))
+		}
+		if _, err := a.AppendOnceIf(ctx, id, 9, "orders", 1, request(0, "x")); !errors.Is(err, sdk.ErrInvalid) {
+			t.Fatalf("no condition: %v", err)
+		}
+	})
+}

@@ -19,6 +19,21 @@ type conditions struct {
 	end, token *int64
 }
 
+func (c conditions) given() bool { return c.end != nil || c.token != nil }
+
+// when puts the batch under the conditions.
+func (b *batch) when(c conditions) {
+	if c.end != nil {
+		b.expect = []metadata.Expect{{Slot: b.at.place.Slot, Offset: *c.end}}
+	}
+	if c.token != nil {
+		b.tokens = []metadata.Token{{Slot: b.at.place.Slot, Token: *c.token}}
+	}
+}
+
+// conditional tells whether the batch is under conditions.
+func (b *batch) conditional() bool { return len(b.expect)+len(b.tokens) > 0 }
+
 // EndIs requires the partition's end offset to be this: nobody has appended since it was read.
 func EndIs(offset int64) Condition { return func(c *conditions) { c.end = &offset } }
 
@@ -31,26 +46,34 @@ func TokenIs(token int64) Condition { return func(c *conditions) { c.token = &to
 // is. Like any failure it takes with it what was accepted for the partition meanwhile (ErrPriorFailed). A ctx that is
 // done before the outcome is known detaches, as in ProduceSync.
 func (p *Producer) AppendIf(ctx context.Context, topic string, partition int, records []*Record, when ...Condition) error {
-	if err := p.log.direct("append under a condition"); err != nil {
+	if err := p.log.live(); err != nil {
 		return err
 	}
-	var c conditions
-	for _, set := range when {
-		set(&c)
-	}
-	if c.end == nil && c.token == nil {
-		return &FieldError{Topic: topic, Partition: partition, Field: "conditions", Value: "none", Valid: "EndIs, TokenIs or both"}
-	}
-	for _, r := range records {
-		if r != nil {
-			r.Topic, r.Partition = topic, partition
-		}
+	c, err := toAppendIf(topic, partition, records, when)
+	if err != nil {
+		return err
 	}
 	w := newWaiter(records)
 	if err := p.acceptAlone(ctx, records, c, w); err != nil {
 		return err
 	}
 	return w.wait(ctx).Err()
+}
+
+// toAppendIf are the conditions, and the records made those of the partition.
+func toAppendIf(topic string, partition int, records []*Record, when []Condition) (c conditions, err error) {
+	for _, set := range when {
+		set(&c)
+	}
+	if !c.given() {
+		return c, &FieldError{Topic: topic, Partition: partition, Field: "conditions", Value: "none", Valid: "EndIs, TokenIs or both"}
+	}
+	for _, r := range records {
+		if r != nil {
+			r.Topic, r.Partition = topic, partition
+		}
+	}
+	return c, nil
 }
 
 // acceptAlone takes the records in as a flush of their own.
@@ -72,12 +95,7 @@ func (p *Producer) acceptAlone(ctx context.Context, records []*Record, c conditi
 	}
 	b := f.batches[0]
 	b.room = room
-	if c.end != nil {
-		b.expect = []metadata.Expect{{Slot: b.at.place.Slot, Offset: *c.end}}
-	}
-	if c.token != nil {
-		b.tokens = []metadata.Token{{Slot: b.at.place.Slot, Token: *c.token}}
-	}
+	b.when(c)
 	if p.open != nil {
 		p.open.forced = true
 		p.cut(p.open)

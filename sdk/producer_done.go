@@ -164,6 +164,9 @@ func (p *Producer) deliveryError(b *batch, err error) error {
 	if errors.As(err, &refused) {
 		return &ConditionError{Topic: topic, Partition: b.at.index, End: refused.End, Token: refused.Token}
 	}
+	if c := conditionError(topic, b.at.index, err); c != nil && !errors.Is(err, lane.ErrUnknown) {
+		return c
+	}
 	if condition := conditionOf(err); condition != err {
 		return &DeliveryError{Topic: topic, Partition: b.at.index, Err: condition, Cause: reachable(err)}
 	}

@@ -141,7 +141,7 @@ func (p *Producer) runOnce(ctx context.Context, f *flush) {
 	p.room.give(flushRoom)
 }
 
-// groups is which requests share a segment: those whose topics do, or each none.
+// groups is which requests share a segment: those whose topics do, or each none. One under conditions does not, whose refusal would be that of the others.
 func (p *Producer) groups(requests []*onceRequest, singly bool) (all [][]*onceRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,10 +149,13 @@ func (p *Producer) groups(requests []*onceRequest, singly bool) (all [][]*onceRe
 	for _, r := range requests {
 		sharing := r.batches[0].at.topic.row.Sharing()
 		i, ok := by[sharing]
-		if !ok || singly {
+		alone := singly || r.batches[0].conditional()
+		if !ok || alone {
 			i = len(all)
-			by[sharing] = i
 			all = append(all, nil)
+		}
+		if !alone {
+			by[sharing] = i
 		}
 		all[i] = append(all[i], r)
 	}

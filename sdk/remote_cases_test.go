@@ -361,7 +361,6 @@ func TestRemote_Unsupported(t *testing.T) {
 		"ResetGroup":    second(admin.ResetGroup(ctx, sdk.GroupReset{Group: "g", To: sdk.ResetTo{Position: sdk.Earliest}})),
 		"DeleteGroup":   admin.DeleteGroup(ctx, "g", true),
 		"Step":          member.Step(ctx, p, map[sdk.TopicPartition]sdk.CommitOffset{{Topic: "t"}: {Offset: 1}}, rec("t", "x")),
-		"AppendIf":      p.AppendIf(ctx, "t", 0, []*sdk.Record{rec("t", "x")}, sdk.EndIs(0)),
 		"AppendAtomic":  p.AppendAtomic(ctx, rec("t", "x")),
 		"Prepare":       second(p.Prepare(ctx, rec("t", "x"))),
 		"BatchReader":   second(f.log.NewBatchReader().Read(ctx, "t", []sdk.ReadFrom{{}}, 1, 0)),
@@ -568,4 +567,103 @@ func TestRemote_OnceInTrouble(t *testing.T) {
 		}
 		t.Logf("%d outcomes unknown, %d repeated", unknown, repeated)
 	})
+}
+
+// Of two that expect the same end over HTTP exactly one gets it, whatever answers are lost on the way: no append is in the log that was told refused, and none twice.
+func TestRemote_AppendIfUnderMishaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, chance := newFar(t), rand.New(rand.NewPCG(3, 4))
+		f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 1})
+		f.befall(func(r *http.Request) mishap {
+			if appends(r) && chance.IntN(10) < 4 {
+				return []mishap{cutBefore, cutAfter, fails500, failed500, throttled, retryLater, cutBody, garbage}[chance.IntN(8)]
+			}
+			return nothing
+		})
+		var both sync.WaitGroup
+		var told [2]map[string]error
+		for i := range 2 {
+			told[i] = map[string]error{}
+			both.Go(func() {
+				p := f.producer(f.log, sdk.WithDeliveryDeadline(5*time.Second))
+				for end, n := int64(0), 0; end < 60; n++ {
+					value := fmt.Sprint(i, ".", n)
+					err := p.AppendIf(ctx, "t", 0, []*sdk.Record{rec("t", value)}, sdk.EndIs(end))
+					told[i][value] = err
+					var refused *sdk.ConditionError
+					switch {
+					case err == nil:
+						end++
+					case errors.As(err, &refused):
+						end = refused.End
+					case !errors.Is(err, sdk.ErrUnknown) && !errors.Is(err, sdk.ErrTimedOut):
+						t.Errorf("AppendIf: %v", err)
+						return
+					}
+				}
+				f.must(p.Close(ctx))
+			})
+		}
+		both.Wait()
+		f.befall(nil)
+		there := map[string]bool{}
+		for _, r := range f.contents("t")[0] {
+			if there[string(r.Value)] {
+				t.Errorf("%s is there twice", r.Value)
+			}
+			there[string(r.Value)] = true
+		}
+		outcomes := map[string]int{}
+		for i := range told {
+			for value, err := range told[i] {
+				outcomes[fmt.Sprint(sdk.OutcomeOf(err), there[value])]++
+				if o := sdk.OutcomeOf(err); o == sdk.Applied && !there[value] || o == sdk.NotApplied && there[value] {
+					t.Errorf("%s: %v, in the log: %v", value, err, there[value])
+				}
+			}
+		}
+		t.Log(outcomes)
+	})
+}
+
+// After an attempt that was not answered, a refusal settles it only if the partition is past what was expected: otherwise that attempt may be applied yet.
+func TestRemote_AppendIfRefusedAfterALostAnswer(t *testing.T) {
+	for _, c := range []struct {
+		when    sdk.Condition
+		settled bool
+	}{{sdk.EndIs(0), true}, {sdk.EndIs(5), false}, {sdk.TokenIs(2), true}, {sdk.TokenIs(4), false}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFar(t)
+			f.create(f.near, sdk.NewTopic{Name: "t", Partitions: 1})
+			f.must(f.near.Admin().SetFence(ctx, "t", 0, 0, 3))
+			p := f.producer(f.log)
+			f.must(p.AppendIf(ctx, "t", 0, []*sdk.Record{rec("t", "a")}, sdk.TokenIs(3)))
+			lost := false
+			ids := map[string]bool{}
+			f.befall(func(r *http.Request) mishap {
+				if !appends(r) {
+					return nothing
+				}
+				ids[r.Header.Get("Varve-Producer-Id")+"/"+r.Header.Get("Varve-Producer-Sequence")] = true
+				if lost {
+					return nothing
+				}
+				lost = true
+				return cutBefore
+			})
+			err := p.AppendIf(ctx, "t", 0, []*sdk.Record{rec("t", "b")}, c.when)
+			var refused *sdk.ConditionError
+			switch {
+			case c.settled && (!errors.As(err, &refused) || refused.End != 1 || refused.Token != 3 || sdk.OutcomeOf(err) != sdk.NotApplied):
+				t.Errorf("past it: %v", err)
+			case !c.settled && (errors.As(err, &refused) || sdk.OutcomeOf(err) != sdk.Unknown):
+				t.Errorf("not there yet: %v", err)
+			}
+			f.must(p.AppendIf(ctx, "t", 0, []*sdk.Record{rec("t", "c")}, sdk.EndIs(1)))
+			if want := 1; c.settled && len(ids) != want || !c.settled && len(ids) != want+1 {
+				t.Errorf("ids and sequences %v", ids)
+			}
+			f.must(p.Close(ctx))
+		})
+	}
 }

@@ -54,6 +54,7 @@ var codes = map[string]error{
 	wire.Changed:          ErrChanged,
 	wire.Fenced:           ErrFenced,
 	wire.TopicGone:        ErrTopicGone,
+	wire.ConditionFailed:  ErrRefused,
 	wire.OffsetLower:      ErrBehind,
 	wire.OffsetChanged:    ErrChanged,
 	wire.OffsetExpired:    ErrExpired,
@@ -122,6 +123,15 @@ func condition(status int, code string) error {
 		return errRedirect
 	}
 	return errGarbage
+}
+
+// conditionError is the refusal of a conditional append, if err is one; nil otherwise.
+func conditionError(topic string, partition int, err error) *ConditionError {
+	var e *RemoteError
+	if !errors.As(err, &e) || e.Err != ErrRefused {
+		return nil
+	}
+	return &ConditionError{Topic: topic, Partition: partition, End: number(e.said.End), Token: number(e.said.Token)}
 }
 
 // outside turns a refusal of an offset into the *RangeError that users see; nil if err is none.

@@ -189,7 +189,7 @@ func (l *remoteLane) work() {
 			}
 		}
 		l.mu.Unlock()
-		bases, err := l.deliver(parts, t.segment.Deadline)
+		bases, err := l.deliver(newPost(l.topic, l.id, t.segment, parts), t.segment.Deadline)
 		l.resolve(t, t.result(slots, bases, err))
 	}
 }
@@ -239,13 +239,10 @@ type delivering struct {
 	last     error
 }
 
-// deliver sends the parts until it is known what became of them, or the deadline has passed. Bases are -1 where they were appended and it is not
+// deliver sends the request until it is known what became of them, or the deadline has passed. Bases are -1 where they were appended and it is not
 // known any more where.
-func (l *remoteLane) deliver(parts []frames, deadline time.Duration) (bases []int64, err error) {
-	d := &delivering{lane: l, deadline: deadline, post: post{topic: l.topic, lane: l.id, parts: parts}}
-	for _, f := range parts {
-		d.post.body = append(d.post.body, f.bytes...)
-	}
+func (l *remoteLane) deliver(o post, deadline time.Duration) (bases []int64, err error) {
+	d := &delivering{lane: l, deadline: deadline, post: o}
 	for {
 		// An attempt that is under way at the deadline is waited for like one whose answer was lost: to be told is better than to ask.
 		ctx, cancel := l.sink.p.log.env.WithTimeout(l.life, d.left(true))
@@ -261,7 +258,7 @@ func (l *remoteLane) deliver(parts []frames, deadline time.Duration) (bases []in
 		}
 		cancel()
 		if over != nil {
-			if d.unknown {
+			if d.unknown && !d.post.overtaken(over) {
 				l.sequence = 0 // and never this one again, for anything
 				return nil, fmt.Errorf("%w: %w", lane.ErrUnknown, over)
 			}

@@ -19,17 +19,17 @@ func (s *remoteSink) appendOnce(ctx context.Context, r *onceRequest) error {
 	if err != nil {
 		return err
 	}
-	o := &post{topic: topic.row, lane: r.lane, producer: r.step.ID.String(), sequence: r.step.Sequence, parts: sealed.Owner.([]frames)}
-	for _, f := range o.parts {
-		o.body = append(o.body, f.bytes...)
-	}
+	o := newPost(topic.row, r.lane, sealed, sealed.Owner.([]frames))
+	o.producer, o.sequence = r.step.ID.String(), r.step.Sequence
 	to, err := s.r.producer(ctx)
 	if err != nil {
 		return err
 	}
 	var said wire.Produced
 	var bases []int64
-	err = s.r.client.call(ctx, o.request(to), func(reply *reply) (err error) {
+	q := o.request(to)
+	q.once = r.batches[0].conditional() // a refusal would leave it open what became of an attempt before it
+	err = s.r.client.call(ctx, q, func(reply *reply) (err error) {
 		said = wire.Produced{}
 		if err = decodeJSON(reply.body, &said); err == nil {
 			bases, err = o.bases(&said)
@@ -57,6 +57,9 @@ func onceError(r *onceRequest, err error) error {
 	var e *RemoteError
 	if !errors.As(err, &e) {
 		return fmt.Errorf("topic %q: %w: %w", r.topic, ErrUnknown, err)
+	}
+	if c := conditionError(r.topic, r.batches[0].at.index, err); c != nil {
+		return c
 	}
 	switch {
 	case errors.Is(err, ErrSequenceGap):

@@ -129,7 +129,8 @@ func (s *remoteSink) seal(f *flush, part *lanePart) (*lane.Segment, error) {
 	if total > wire.MaxBody {
 		return nil, fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, total, wire.MaxBody)
 	}
-	return &lane.Segment{Deadline: f.deadline, Owner: sealed}, nil
+	first := part.batches[0] // with conditions, the only one
+	return &lane.Segment{Deadline: f.deadline, Owner: sealed, Expect: first.expect, Tokens: first.tokens}, nil
 }
 
 // next is a producer id other than the given one, which cannot be used any more; empty at first.
@@ -167,10 +168,26 @@ type post struct {
 	sequence int64
 	parts    []frames
 	body     []byte
+	expect   []metadata.Expect // conditions, at most one of each kind
+	tokens   []metadata.Token
+}
+
+func newPost(topic *metadata.Topic, id metadata.LaneID, s *lane.Segment, parts []frames) post {
+	o := post{topic: topic, lane: id, parts: parts, expect: s.Expect, tokens: s.Tokens}
+	for _, f := range parts {
+		o.body = append(o.body, f.bytes...)
+	}
+	return o
 }
 
 func (o *post) request(to *url.URL) request {
 	h := http.Header{}
+	for _, x := range o.expect {
+		h.Set(wire.IfEndHeader, strconv.FormatInt(x.Offset, 10))
+	}
+	for _, x := range o.tokens {
+		h.Set(wire.IfTokenHeader, strconv.FormatInt(x.Token, 10))
+	}
 	h.Set(wire.ProducerIDHeader, o.producer)
 	h.Set(wire.SequenceHeader, strconv.FormatInt(o.sequence, 10))
 	h.Set(wire.TopicIDHeader, string(o.topic.ID))
@@ -187,6 +204,13 @@ func (s *remoteSink) append(ctx context.Context, to *url.URL, o *post) (bases []
 		return nil, &failure{err: err, sent: true}
 	}
 	return bases, nil
+}
+
+// overtaken tells whether err is a refusal because the partition is past what the conditions want. Ends and tokens only grow, so no attempt that is under way still
+// can be applied then.
+func (o *post) overtaken(err error) bool {
+	c := conditionError("", 0, err)
+	return c != nil && (len(o.expect) > 0 && c.End > o.expect[0].Offset || len(o.tokens) > 0 && c.Token > o.tokens[0].Token)
 }
 
 // read finds the first offset of each frame in the answer; -1 for all of them where they are not known any more.

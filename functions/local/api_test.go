@@ -26,7 +26,7 @@ func TestAPI(t *testing.T) {
 		play func(*testing.T)
 	}{
 		{"Answers", answers}, {"Plan", plan}, {"Refusals", refusals}, {"Bodies", bodies}, {"Guards", guards}, {"Damage", damage}, {"Troubles", troubles},
-		{"Once", onceOverHTTP}, {"Groups", groups}, {"Members", members}, {"Ranges", ranges}, {"Longest", longest},
+		{"Once", onceOverHTTP}, {"Conditions", conditionsOverHTTP}, {"Groups", groups}, {"Members", members}, {"Ranges", ranges}, {"Longest", longest},
 	}
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {

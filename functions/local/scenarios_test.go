@@ -382,6 +382,43 @@ func onceOverHTTP(t *testing.T) {
 	}
 }
 
+// conditionsOverHTTP: a request is applied only where its partition ends as it says, and has that fencing token.
+func conditionsOverHTTP(t *testing.T) {
+	s := newSite(t)
+	var id wire.Producer
+	s.want(s.do("POST", "/v1/producers", ""), 201, &id)
+	once := []string{asJSON, wire.ProducerIDHeader + ": " + id.ID, wire.SequenceHeader + ": 1"}
+	send := func(records string, headers ...string) *exchange {
+		return s.do("POST", "/v1/topics/t/records", `{"records":[`+records+`]}`, append(headers, once...)...)
+	}
+	for _, bad := range [][]string{{wire.IfEndHeader + ": -1"}, {wire.IfEndHeader + ": x"}, {wire.IfTokenHeader + ": 0"}, {wire.IfEndHeader + ": 0", wire.IfEndHeader + ": 0"}} {
+		s.fails(send(`{"partition":1}`, bad...), 400, wire.BadRequest)
+	}
+	s.fails(s.do("POST", "/v1/topics/t/records", `{"records":[{"partition":1}]}`, asJSON, wire.IfEndHeader+": 0"), 400, wire.BadRequest)
+	if e := s.fails(send(`{"partition":1},{"partition":0}`, wire.IfEndHeader+": 0"), 400, wire.BadRequest); e.Record == nil || *e.Record != 1 {
+		t.Errorf("%+v", e)
+	}
+	if err := s.log.Admin().SetFence(context.Background(), "t", 1, 0, 7); err != nil {
+		t.Fatal(err)
+	}
+	for _, headers := range [][]string{{wire.IfEndHeader + ": 3", wire.IfTokenHeader + ": 7"}, {wire.IfEndHeader + ": 0", wire.IfTokenHeader + ": 6"}} {
+		e := s.fails(send(`{"partition":1,"value":"x"}`, headers...), 412, wire.ConditionFailed)
+		if *e.End != 0 || *e.Token != 7 || *e.Partition != 1 || e.Topic != "t" || e.Retriable {
+			t.Errorf("%+v", e)
+		}
+	}
+	for n := range 2 {
+		var told wire.Produced
+		s.want(send(`{"partition":1,"value":"a"},{"partition":1,"value":"b"}`, wire.IfEndHeader+": 0", wire.IfTokenHeader+": 7"), 200, &told)
+		if told.Repeated != (n > 0) || *told.Results[1].Offset != 1 {
+			t.Errorf("%+v", told)
+		}
+	}
+	if got := s.world.Values(s.log, "t")[1]; len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
 // Of requests that wait for records only so many do; further ones are answered at once, with what there is.
 func TestMaxWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/varvelog/varve/functions/internal/api"
 	"github.com/varvelog/varve/internal/wire"
@@ -16,6 +17,7 @@ import (
 type once struct {
 	producer sdk.ProducerID
 	sequence int64
+	when     []sdk.Condition // under which it is applied, if there are any
 }
 
 // onceOf reads the headers; nil if there are none.
@@ -23,6 +25,9 @@ func onceOf(h http.Header) (*once, error) {
 	ids, sequences := h.Values(wire.ProducerIDHeader), h.Values(wire.SequenceHeader)
 	switch {
 	case len(ids) == 0 && len(sequences) == 0:
+		if h.Get(wire.IfEndHeader) != "" || h.Get(wire.IfTokenHeader) != "" {
+			return nil, api.BadField(wire.ProducerIDHeader, "none", "an id, and a sequence: a request under a condition that is sent again would be refused because of its own records")
+		}
 		return nil, nil
 	case len(ids) != 1 || len(sequences) != 1:
 		return nil, api.BadField(wire.ProducerIDHeader+", "+wire.SequenceHeader, strconv.Itoa(len(ids))+", "+strconv.Itoa(len(sequences)), "both of them, once, or neither")
@@ -35,7 +40,28 @@ func onceOf(h http.Header) (*once, error) {
 	if err != nil || sequence <= 0 {
 		return nil, api.BadField(wire.SequenceHeader, sequences[0], "1, 2, 3 …: the number of the request among those of this producer in this lane")
 	}
-	return &once{sdk.ProducerID(id), sequence}, nil
+	when, err := conditionsOf(h)
+	return &once{sdk.ProducerID(id), sequence, when}, err
+}
+
+// conditionsOf reads the headers of conditions.
+func conditionsOf(h http.Header) (when []sdk.Condition, err error) {
+	for _, c := range []struct {
+		header string
+		least  int64
+		is     func(int64) sdk.Condition
+	}{{wire.IfEndHeader, 0, sdk.EndIs}, {wire.IfTokenHeader, 1, sdk.TokenIs}} {
+		values := h.Values(c.header)
+		if len(values) == 0 {
+			continue
+		}
+		n, err := strconv.ParseInt(values[0], 10, 64)
+		if err != nil || n < c.least || len(values) > 1 {
+			return nil, api.BadField(c.header, strings.Join(values, ", "), fmt.Sprintf("one number, %d or more", c.least))
+		}
+		when = append(when, c.is(n))
+	}
+	return when, nil
 }
 
 // appendOnce appends all of the records or none, once.
@@ -55,7 +81,7 @@ func (s *Service) appendOnce(ctx context.Context, c *api.Call, p *sdk.Producer, 
 		}
 		r.Partition = partition
 	}
-	done, err := p.AppendOnce(ctx, o.producer, o.sequence, records...)
+	done, err := o.append(ctx, p, records)
 	if err == nil {
 		err = done.Results.Err()
 	}
@@ -70,6 +96,21 @@ func (s *Service) appendOnce(ctx context.Context, c *api.Call, p *sdk.Producer, 
 		answer.OffsetsKnown = new(bool)
 	}
 	return c.JSON(http.StatusOK, answer)
+}
+
+func (o *once) append(ctx context.Context, p *sdk.Producer, records []*sdk.Record) (sdk.Once, error) {
+	if o.when == nil {
+		return p.AppendOnce(ctx, o.producer, o.sequence, records...)
+	}
+	to := records[0].Partition
+	for i, r := range records {
+		if r.Partition != to {
+			e := api.BadField("partition", strconv.Itoa(r.Partition), fmt.Sprintf("%d, that of the first record: conditions are those of one partition", to))
+			e.Record = &i
+			return sdk.Once{}, e
+		}
+	}
+	return p.AppendOnceIf(ctx, o.producer, o.sequence, records[0].Topic, to, records, o.when...)
 }
 
 // repeatable is the error of a request that may be repeated whatever became of it.

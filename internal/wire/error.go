@@ -21,6 +21,7 @@ const (
 	SequenceGap      = "sequence_gap"           // 409: expected_sequence says which is next
 	ProducerEvicted  = "producer_evicted"       // 409: whether it was applied cannot be told any more
 	TopicGone        = "topic_gone"             // 410: deleted while it was used
+	ConditionFailed  = "condition_failed"       // 412: end and token are what they are
 	TooLarge         = "too_large"              // 413
 	UnsupportedType  = "unsupported_media_type" // 415
 	OffsetExpired    = "offset_expired"         // 416: below start
@@ -53,12 +54,13 @@ type Error struct {
 
 	Offset  *int64 `json:"offset,omitempty"` // that was asked for; of damaged data, the first that cannot be read
 	Start   *int64 `json:"start,omitempty"`  // and the valid ones
-	End     *int64 `json:"end,omitempty"`    // or, of damaged data, where what can be read goes on
+	End     *int64 `json:"end,omitempty"`    // or, of damaged data, where what can be read goes on; of a partition whose condition failed, its end
 	CutFrom *int64 `json:"cut_from,omitempty"`
 	CutTo   *int64 `json:"cut_to,omitempty"`
 
 	RetryAfter *int `json:"retry_after_seconds,omitempty"` // the Retry-After header says the same
 
+	Token     *int64   `json:"token,omitempty"` // with condition_failed; 0: none was ever set
 	Expected  *int64   `json:"expected_sequence,omitempty"`
 	Committed *int64   `json:"committed,omitempty"` // with offset_lower and offset_changed; -1: nothing
 	Members   []string `json:"members,omitempty"`   // with group_active

@@ -23,6 +23,8 @@ const (
 const (
 	ProducerIDHeader = "Varve-Producer-Id"       // of a request that a retry applies once: decimal int64
 	SequenceHeader   = "Varve-Producer-Sequence" // with it: 1, 2, 3 … of this producer in this lane
+	IfEndHeader      = "Varve-If-End-Offset"     // with both: append only if the partition ends there,
+	IfTokenHeader    = "Varve-If-Token"          // and has this fencing token
 	NextHeader       = "Varve-Next-Offset"
 	StartHeader      = "Varve-Start-Offset"
 	EndHeader        = "Varve-End-Offset"

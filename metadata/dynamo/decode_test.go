@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -378,6 +379,7 @@ func TestWidestExpression(t *testing.T) {
 	for s := range metadata.MaxCommitConditions {
 		c.Expect = append(c.Expect, metadata.Expect{Slot: metadata.Slot(s)})
 	}
+	c.Producers = []metadata.ProducerStep{{ID: math.MaxInt64, Sequence: 1<<53 - 1}}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,7 @@ func Run(t *testing.T, open New) {
 		{"Cap", testCap},
 		{"Once", testOnce},
 		{"Producers", testProducers},
+		{"ProducerUnderConditions", testProducerUnderConditions},
 		{"ProducersCrowded", testProducersCrowded},
 		{"ProducersRace", testProducersRace},
 		{"Expect", testExpect},

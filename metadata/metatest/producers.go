@@ -33,6 +33,34 @@ func (f *fixture) notAdmitted(c metadata.Commit, want metadata.Admission) {
 	}
 }
 
+// A request under a condition that was applied has ended its condition, and is known all the same.
+func testProducerUnderConditions(f *fixture) {
+	lane := f.lane()
+	const a = metadata.ProducerID(1 << 40)
+	h := f.head(lane)
+	asked := func(sequence, offset int64) metadata.Commit {
+		c := f.once(h, step(a, sequence))
+		c.Expect = []metadata.Expect{{Slot: c.Entries[0].Slots[0].Slot, Offset: offset}}
+		return c
+	}
+	first := asked(1, 0)
+	_, err := f.table.Commit(f.ctx, asked(1, 5))
+	if why := metadata.WhyRefused(asked(1, 5), f.refused(err)); why != metadata.ReasonOffset {
+		f.Fatalf("refused because %v", why)
+	}
+	_, err = f.table.Commit(f.ctx, first)
+	f.ok(err)
+	f.notAdmitted(asked(1, 0), metadata.Repeated)
+	f.notAdmitted(asked(3, 0), metadata.Gapped)
+	_, err = f.table.Commit(f.ctx, asked(2, f.head(lane).Ends[first.Entries[0].Slots[0].Slot]))
+	f.ok(err)
+	two := asked(3, 0)
+	two.Producers = append(two.Producers, step(a+1, 1))
+	if _, err = f.table.Commit(f.ctx, two); !errors.Is(err, metadata.ErrInvalid) {
+		f.Fatal(err)
+	}
+}
+
 func testProducers(f *fixture) {
 	lane := f.lane()
 	const a, b = metadata.ProducerID(1 << 40), metadata.ProducerID(1<<63 - 1)

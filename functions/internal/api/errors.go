@@ -19,7 +19,7 @@ var status = map[string]int{
 	wire.NotFound: http.StatusNotFound, wire.UnknownTopic: http.StatusNotFound, wire.UnknownPartition: http.StatusNotFound, wire.UnknownGroup: http.StatusNotFound, wire.UnknownMember: http.StatusNotFound,
 	wire.MethodNotAllowed: http.StatusMethodNotAllowed, wire.NotAcceptable: http.StatusNotAcceptable, wire.SlowBody: http.StatusRequestTimeout,
 	wire.GroupActive: http.StatusConflict, wire.OffsetLower: http.StatusConflict, wire.OffsetChanged: http.StatusConflict, wire.Changed: http.StatusConflict, wire.Fenced: http.StatusConflict,
-	wire.SequenceGap: http.StatusConflict, wire.ProducerEvicted: http.StatusConflict, wire.TopicGone: http.StatusGone,
+	wire.SequenceGap: http.StatusConflict, wire.ProducerEvicted: http.StatusConflict, wire.TopicGone: http.StatusGone, wire.ConditionFailed: http.StatusPreconditionFailed,
 	wire.TooLarge: http.StatusRequestEntityTooLarge, wire.UnsupportedType: http.StatusUnsupportedMediaType,
 	wire.OffsetExpired: http.StatusRequestedRangeNotSatisfiable, wire.OffsetOutOfRange: http.StatusRequestedRangeNotSatisfiable,
 	wire.HistoryRewritten: http.StatusRequestedRangeNotSatisfiable,
@@ -111,7 +111,10 @@ func detail(e *wire.Error, err error) bool {
 	var gap *sdk.SequenceGapError
 	var evicted *sdk.ProducerEvictedError
 	var many *sdk.TooManyProducersError
+	var refused *sdk.ConditionError
 	switch {
+	case errors.As(err, &refused):
+		e.Code, e.Topic, e.Partition, e.End, e.Token = wire.ConditionFailed, refused.Topic, &refused.Partition, &refused.End, &refused.Token
 	case errors.As(err, &gap):
 		e.Code, e.Topic, e.Expected = wire.SequenceGap, gap.Topic, &gap.Expected
 	case errors.As(err, &evicted):
