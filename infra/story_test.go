@@ -57,6 +57,7 @@ func (c *cloud) story() {
 	}
 	c.ingests("messages", 10)
 	c.produces("gone", 10)
+	c.together("bulk", "gone")
 	for range 7 { // more than goes into one part of an upload
 		check(t, appendTo(ctx, owner, "bulk", 1_000_000))
 	}
@@ -257,6 +258,18 @@ func produceTo(ctx context.Context, l *sdk.Log, topic string, size int) error {
 	return ask(ctx, h, http.MethodPost, "/v1/topics/"+topic+"/records", map[string]any{"records": []any{
 		map[string]any{"value": noise(size)}, map[string]any{"key": "k", "value": noise(size)},
 	}}, nil)
+}
+
+// together appends to two topics, all or none.
+func (c *cloud) together(topics ...string) {
+	c.t.Helper()
+	var records []any
+	for _, topic := range topics {
+		records = append(records, map[string]any{"topic": topic, "key": "k", "value": noise(100)})
+	}
+	c.must("produce", func(ctx context.Context, l *sdk.Log) error {
+		return ask(ctx, produce.New(l, produce.Options{}).Handler(), http.MethodPost, "/v1/records", map[string]any{"records": records}, nil)
+	})
 }
 
 // repeats sends a request of a producer with an id, and the same again, which is answered from what the log has of the first.

@@ -156,7 +156,7 @@ func (p *Producer) appendOnce(ctx context.Context, step metadata.ProducerStep, w
 	if err := step.Validate(); err != nil {
 		return Once{}, err
 	}
-	places, room, err := p.placeOnce(ctx, records)
+	places, room, err := p.placeFresh(ctx, records, func(r *Record, _ *topicHandle) int { return r.Partition })
 	if err != nil {
 		return Once{}, err
 	}
@@ -216,11 +216,9 @@ func (p *Producer) checkMade(ctx context.Context, id ProducerID) error {
 	}
 }
 
-// placeOnce is placeAll by the partitions that the records name. A partition that is not known may have come since the topic's row was read: its lane has told nobody who
-// appends to none of it.
-func (p *Producer) placeOnce(ctx context.Context, records []*Record) (places []*partitionHandle, room int, err error) {
-	named := func(r *Record, _ *topicHandle) int { return r.Partition }
-	places, room, err = p.placeAll(ctx, records, named)
+// placeFresh is placeAll for records that may name partitions which have come since the topic's row was read: a new lane has told nobody who appends to none of it.
+func (p *Producer) placeFresh(ctx context.Context, records []*Record, choose chooser) (places []*partitionHandle, room int, err error) {
+	places, room, err = p.placeAll(ctx, records, choose)
 	var missing *FieldError
 	if !errors.Is(err, ErrNoPartition) || !errors.As(err, &missing) {
 		return places, room, err
@@ -233,7 +231,7 @@ func (p *Producer) placeOnce(ctx context.Context, records []*Record) (places []*
 	if _, err := p.refresh(ctx, t); err != nil {
 		return nil, 0, fmt.Errorf("topic %q: %w", missing.Topic, reachable(err))
 	}
-	return p.placeAll(ctx, records, named)
+	return p.placeAll(ctx, records, choose)
 }
 
 // refusalOr is the refusal that a record's error is made of, or the error.

@@ -19,7 +19,8 @@ import (
 //
 // Requests to functions are signed with credentials by AWS's default chain (profile=) for the region that a function URL's host name says, or region=.
 // Where there is neither, the token in the environment's VARVE_TOKEN is sent. produce= is the URL of the function that appends, unless the other one says
-// it. Such a log produces, reads, and answers for topics, offsets and what groups have committed; the rest is an *UnsupportedError.
+// it. Such a log produces, reads, alone and in groups, and answers for topics, offsets and what groups have committed; what creates, alters or deletes, Step and
+// Prepare are an *UnsupportedError.
 //
 // What does not exist is ErrNoLog, unless WithCreateTable lets Open create it. The first Open of an empty prefix and an empty table makes them one log; after that, a prefix and a table that do not belong together are refused
 // with ErrWrongLog before anything is written.

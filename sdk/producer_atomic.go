@@ -15,7 +15,8 @@ import (
 // commits per second; conflicts up to the delivery deadline end in ErrContended. Partitions are chosen as for Produce.
 // It goes out at once and keeps no order with records that were produced before and are not settled: Flush first where
 // that matters. When it succeeded and the offsets could not be read back, they are -1. A ctx that is done before the
-// outcome is known detaches, as in ProduceSync.
+// outcome is known detaches, as in ProduceSync. Over HTTP it is one request, of 4 MiB as JSON at most, which is not sent
+// again where it may have been carried out: then the outcome is ErrUnknown.
 func (p *Producer) AppendAtomic(ctx context.Context, records ...*Record) error {
 	w := newWaiter(records)
 	if err := p.acceptAtomic(ctx, records, nil, w); err != nil {
@@ -39,10 +40,7 @@ func (p *Producer) acceptAtomic(ctx context.Context, records []*Record, offsets 
 
 // gatherTogether takes the records in as a flush of one class that is cut, and that nobody else knows yet. On success mu is held.
 func (p *Producer) gatherTogether(ctx context.Context, records []*Record, w *waiter) (*flush, error) {
-	if err := p.log.direct("append atomically"); err != nil {
-		return nil, err
-	}
-	places, room, err := p.placeAll(ctx, records, func(r *Record, t *topicHandle) int { return t.choose(r, len(t.partitions)) })
+	places, room, err := p.placeFresh(ctx, records, func(r *Record, t *topicHandle) int { return t.choose(r, len(t.partitions)) })
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +100,9 @@ func (p *Producer) runAtomic(ctx context.Context, f *flush) {
 
 // commitAtomic puts the segment, and commits it to all its lanes at once.
 func (p *Producer) commitAtomic(ctx context.Context, f *flush) (results []lane.Result, err error) {
+	if remote, ok := p.sink.(*remoteSink); ok {
+		return remote.appendAtomic(ctx, f)
+	}
 	err = p.whenDurable(ctx, f, func(c lane.AllConfig, s lane.Whole) (err error) {
 		results, err = lane.CommitAll(ctx, c, s)
 		return err
@@ -109,11 +110,16 @@ func (p *Producer) commitAtomic(ctx context.Context, f *flush) (results []lane.R
 	return results, err
 }
 
+// divide gives each lane its part.
+func (p *Producer) divide(f *flush) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.parts = split(f.batches)
+}
+
 // whenDurable seals and puts the segment and calls commit with it, and again under another id each time that this is ErrStaleID.
 func (p *Producer) whenDurable(ctx context.Context, f *flush, commit func(lane.AllConfig, lane.Whole) error) error {
-	p.mu.Lock()
-	f.parts = split(f.batches)
-	p.mu.Unlock()
+	p.divide(f)
 	for _, b := range f.batches {
 		if b.keyed {
 			if err := p.markKeyed(ctx, b.at.topic); err != nil {

@@ -140,8 +140,8 @@ func (c *client) read(ctx context.Context, resp *http.Response, q request) (*rep
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	switch {
-	case err != nil && resp.StatusCode/100 == 2:
-		return nil, &failure{err: unanswered(ctx, err), sent: true}
+	case err != nil: // what a refusal refuses is in its body
+		return nil, &failure{err: unanswered(ctx, err), sent: ours}
 	case int64(len(body)) > limit:
 		return nil, &failure{err: fmt.Errorf("%w: %w: over %d bytes", ErrUnreachable, errGigantic, limit), sent: ours}
 	case resp.StatusCode/100 != 2:
@@ -200,6 +200,11 @@ func (c *client) pause(n int, err error) time.Duration {
 // call sends the request until it is answered, a few times at most; a refusal of the credentials once more. read, which may be nil, looks at the answer:
 // errGarbage sends it again too.
 func (c *client) call(ctx context.Context, q request, read func(*reply) error) error {
+	return bare(c.try(ctx, q, read))
+}
+
+// try is call with a *failure where there was no good answer.
+func (c *client) try(ctx context.Context, q request, read func(*reply) error) error {
 	renewed := false
 	for n := 0; ; n++ {
 		r, err := c.send(ctx, q)
@@ -213,10 +218,10 @@ func (c *client) call(ctx context.Context, q request, read func(*reply) error) e
 			renewed, again = true, true
 		}
 		if err == nil || !again || n == attempts-1 || ctx.Err() != nil {
-			return bare(err)
+			return err
 		}
 		if c.env.Sleep(ctx, c.pause(n, err)) != nil {
-			return bare(err)
+			return err
 		}
 	}
 }

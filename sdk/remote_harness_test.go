@@ -170,6 +170,7 @@ func newHandler(t testing.TB, log *sdk.Log, e env.Env) http.Handler {
 	appends := produceservice.New(log, produceservice.Options{Env: e, With: []sdk.ProducerOption{sdk.WithLinger(0, 0)}}) // so that its time is not in a test's
 	all := http.NewServeMux()
 	all.Handle("POST /v1/topics/{topic}/records", appends.Handler())
+	all.Handle("POST /v1/records", appends.Handler())
 	all.Handle("POST /v1/producers", appends.Handler())
 	all.Handle("/", fetch.New(log, fetch.Options{Env: e}).Handler())
 	t.Cleanup(func() { appends.Close(ctx) })

@@ -32,7 +32,7 @@ func (s *remoteSink) appendOnce(ctx context.Context, r *onceRequest) error {
 	err = s.r.client.call(ctx, q, func(reply *reply) (err error) {
 		said = wire.Produced{}
 		if err = decodeJSON(reply.body, &said); err == nil {
-			bases, err = o.bases(&said)
+			bases, err = basesOf(o.parts, &said)
 		}
 		return err
 	})

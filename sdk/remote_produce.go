@@ -219,17 +219,17 @@ func (o *post) read(body []byte) ([]int64, error) {
 	if err := decodeJSON(body, &said); err != nil {
 		return nil, err
 	}
-	return o.bases(&said)
+	return basesOf(o.parts, &said)
 }
 
-func (o *post) bases(said *wire.Produced) ([]int64, error) {
+func basesOf(parts []frames, said *wire.Produced) ([]int64, error) {
 	bad := func(i int, what string) error {
 		return fmt.Errorf("%w: %w: result %d of %d: %s", ErrUnreachable, errGarbage, i, len(said.Results), what)
 	}
 	unknown := said.OffsetsKnown != nil && !*said.OffsetsKnown
-	bases := make([]int64, 0, len(o.parts))
+	bases := make([]int64, 0, len(parts))
 	at := 0
-	for _, f := range o.parts {
+	for _, f := range parts {
 		bases = append(bases, -1)
 		for n := range f.count {
 			i := at + n

@@ -26,7 +26,7 @@ func TestAPI(t *testing.T) {
 		play func(*testing.T)
 	}{
 		{"Answers", answers}, {"Plan", plan}, {"Refusals", refusals}, {"Bodies", bodies}, {"Guards", guards}, {"Damage", damage}, {"Troubles", troubles},
-		{"Once", onceOverHTTP}, {"Conditions", conditionsOverHTTP}, {"Groups", groups}, {"Members", members}, {"Ranges", ranges}, {"Longest", longest},
+		{"Once", onceOverHTTP}, {"Conditions", conditionsOverHTTP}, {"Together", togetherOverHTTP}, {"Groups", groups}, {"Members", members}, {"Ranges", ranges}, {"Longest", longest},
 	}
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
@@ -75,6 +75,7 @@ var samples = []struct {
 	{"GET", "/v1/topics", "", nil, 200},
 	{"GET", "/v1/topics/t", "", nil, 200},
 	{"POST", "/v1/topics/t/records", `{"records":[{"partition":0,"value":"v"}]}`, []string{asJSON}, 200},
+	{"POST", "/v1/records", `{"records":[{"topic":"t","partition":0,"value":"v"}]}`, []string{asJSON}, 200},
 	{"GET", "/v1/topics/t/records?from=0:0", "", nil, 200},
 	{"GET", "/v1/topics/t/offsets", "", nil, 200},
 	{"GET", "/v1/topics/t/partitions/0/offsets?time=2001-01-01T00:00:00Z", "", nil, 200},

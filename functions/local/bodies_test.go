@@ -179,14 +179,24 @@ var (
 	)
 )
 
+var badTogether = badBodies(
+	`{"records":[]}`, `{"records":[{}]}`, `{"records":[{"topic":""}]}`, `{"records":[{"topic":"../t"}]}`, `{"topics":[]}`,
+	`{"records":[{"topic":"t"}],"topics":{}}`, `{"records":[{"topic":"t"}],"topics":[{"name":"t","name":"t"}]}`, `{"records":[{"topic":"t"}],"topics":[{"Name":"t"}]}`,
+	`{"records":[{"topic":"t"}],"topics":[{"name":"../t","topic_id":"x"}]}`, `{"records":[{"topic":"t"}],"topics":[1]}`, `{"topics":[],"topics":[],"records":[{"topic":"t"}]}`,
+	`{"records":[{"topic":"t"}],"topics":[`+strings.Repeat(`{"name":"t","topic_id":"x"},`, wire.MaxListed)+`{"name":"t","topic_id":"x"}]}`,
+	`{"records":[{"topic":"t"}],"records":[{"topic":"t"}]}`, `{"records":[{"topic":"t"}]} {}`, `{"records":[{"topic":"t"}],"topics":`,
+	`{"records":[{"topic":"t"},{"topic":"short"}]}`,
+)
+
 // bodies: what a body can be that it should not, and that nothing of it is done.
 func bodies(t *testing.T) {
 	s := newSite(t)
+	s.world.Create(s.log, sdk.NewTopic{Name: "short", Partitions: 1, Config: map[string]string{"retention.ms": "3600000"}})
 	for _, x := range []struct {
 		method, path string
 		bad          []badBody
 	}{
-		{"POST", "/v1/topics/t/records", badRecords(t)}, {"POST", "/v1/groups/g/offsets", badCommits}, {"POST", "/v1/groups/g/members/a", badActions},
+		{"POST", "/v1/topics/t/records", badRecords(t)}, {"POST", "/v1/records", badTogether}, {"POST", "/v1/groups/g/offsets", badCommits}, {"POST", "/v1/groups/g/members/a", badActions},
 		{"PUT", "/v1/groups/g/plan", badPlans}, {"POST", "/v1/groups/g/lanes/0123456789ab", badLanes}, {"POST", "/v1/groups/g/moves", badMoves},
 	} {
 		for _, b := range x.bad {

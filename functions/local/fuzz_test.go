@@ -57,6 +57,20 @@ func FuzzRecords(f *testing.F) {
 	}))
 }
 
+func FuzzTogether(f *testing.F) {
+	for _, b := range badTogether {
+		if len(b.body) < 1000 {
+			f.Add([]byte(b.body))
+		}
+	}
+	f.Add([]byte(`{"topics":[],"records":[{"topic":"t","key":"k","value":"v"},{"topic":"t","partition":3}]}`))
+	fuzzBody(f, "POST", "/v1/records", wire.JSONType, produced(func(body []byte) (int, error) {
+		var request struct{ Records []json.RawMessage }
+		err := json.Unmarshal(body, &request)
+		return len(request.Records), err
+	}))
+}
+
 func FuzzFrames(f *testing.F) {
 	for _, b := range badRecords(f) {
 		if b.contentType == wire.BatchesType && len(b.body) < 1000 {

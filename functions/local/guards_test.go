@@ -84,7 +84,7 @@ func guards(t *testing.T) {
 	s.want(s.overHTTP(v.URL(), "POST", "/v1/topics/t/records", `{"records":[{"value":"v"}]}`, asJSON, "Authorization: Bearer secret"), 200, nil)
 
 	const head = "Authorization: Bearer secret\r\nContent-Type: application/json\r\n"
-	for _, path := range []string{"/v1/topics/t/records", "/v1/groups/g/offsets", "/v1/groups/g/members/a", "/v1/groups/g/lanes/0123456789ab", "/v1/groups/g/moves", "/v1/groups/g/plan"} {
+	for _, path := range []string{"/v1/topics/t/records", "/v1/records", "/v1/groups/g/offsets", "/v1/groups/g/members/a", "/v1/groups/g/lanes/0123456789ab", "/v1/groups/g/moves", "/v1/groups/g/plan"} {
 		method := map[bool]string{false: "POST", true: "PUT"}[path == "/v1/groups/g/plan"]
 		for _, length := range []string{"Content-Length: 1000\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
 			answer, b := raw(t, v.URL(), method, method+" "+path+" HTTP/1.1\r\nHost: localhost\r\n"+head+length)

@@ -73,8 +73,10 @@ func troubles(t *testing.T) {
 				d.onTable.Store(&trouble)
 				answer := s.do(x.op, x.target, x.body, x.headers...)
 				code := map[int]string{429: wire.Throttled, 503: wire.Unavailable}[status]
-				if strings.Contains(string(answer.answered), wire.UnknownOutcome) {
-					code = wire.UnknownOutcome // its commit was sent
+				for _, of := range []string{wire.UnknownOutcome, wire.NotAppended} { // its commit was sent, or could not be for as long as there was time
+					if strings.Contains(string(answer.answered), `"`+of+`"`) {
+						code = of
+					}
 				}
 				if e := s.fails(answer, status, code); e.Retriable == (code == wire.UnknownOutcome) || e.RetryAfter == nil || answer.answer.Get("Retry-After") == "" {
 					t.Errorf("%s %s: %v, %+v", x.op, x.target, answer.answer, e)
@@ -415,6 +417,29 @@ func conditionsOverHTTP(t *testing.T) {
 		}
 	}
 	if got := s.world.Values(s.log, "t")[1]; len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
+// togetherOverHTTP: records of several topics are appended all or none.
+func togetherOverHTTP(t *testing.T) {
+	s := newSite(t)
+	s.world.Create(s.log, sdk.NewTopic{Name: "u", Partitions: 2, LaneWidth: 1})
+	var topic wire.Topic
+	s.want(s.do("GET", "/v1/topics/u", ""), 200, &topic)
+	send := func(body string) *exchange { return s.do("POST", "/v1/records", body, asJSON) }
+	var told wire.Produced
+	s.want(send(fmt.Sprintf(`{"topics":[{"name":"u","topic_id":%q}],"records":[{"topic":"u","partition":1,"value":"a"},{"topic":"t","key":"k","value":"b"},{"topic":"u","partition":1,"value":"c"}]}`, topic.ID)), 200, &told)
+	if r := told.Results; len(r) != 3 || *r[0].Partition != 1 || *r[0].Offset != 0 || *r[1].Offset != 0 || *r[2].Offset != 1 || told.OffsetsKnown != nil {
+		t.Errorf("%+v", told)
+	}
+	s.fails(send(`{"records":[{"topic":"u","value":"x"},{"topic":"u","partition":2}]}`), 404, wire.UnknownPartition)
+	s.fails(send(`{"records":[{"topic":"u","value":"x"},{"topic":"nosuch"}]}`), 404, wire.UnknownTopic)
+	s.fails(send(`{"records":[{"topic":"u","value":"x"}],"topics":[{"name":"t","topic_id":"another"}]}`), 410, wire.TopicGone)
+	if e := s.fails(send(`{"records":[{"topic":"u","value":"x"},{"topic":"u","value":"`+strings.Repeat("x", 5<<18)+`"}]}`), 413, wire.TooLarge); e.Limit == nil {
+		t.Errorf("%+v", e)
+	}
+	if got := s.world.Values(s.log, "u"); len(got[0]) != 0 || len(got[1]) != 2 {
 		t.Errorf("%v", got)
 	}
 }

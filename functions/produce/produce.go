@@ -67,6 +67,7 @@ func (s *Service) Routes() []api.Route {
 	return []api.Route{
 		{Method: http.MethodPost, Path: "/v1/producers", Serve: s.newProducer},
 		{Method: http.MethodPost, Path: "/v1/topics/{topic}/records", Serve: s.produce},
+		{Method: http.MethodPost, Path: "/v1/records", Serve: s.together},
 	}
 }
 
@@ -116,8 +117,7 @@ func (s *Service) produce(c *api.Call) error {
 	if err != nil {
 		return err
 	}
-	// A client that goes away changes nothing: the outcome is waited for all the same.
-	ctx, cancel := s.options.Env.WithTimeout(context.WithoutCancel(c.R.Context()), api.TimeLeft(c.R.Context(), s.options.Env, s.options.Most))
+	ctx, cancel := s.time(c)
 	defer cancel()
 	defer a.leave(ctx, p) // after the answer
 	if id := c.R.Header.Get(wire.TopicIDHeader); id != "" {
@@ -129,6 +129,58 @@ func (s *Service) produce(c *api.Call) error {
 		return s.appendOnce(ctx, c, p, once, records)
 	}
 	return answer(c, a.append(ctx, p, records))
+}
+
+// time is what the request has. A client that goes away changes nothing: the outcome is waited for all the same.
+func (s *Service) time(c *api.Call) (context.Context, context.CancelFunc) {
+	return s.options.Env.WithTimeout(context.WithoutCancel(c.R.Context()), api.TimeLeft(c.R.Context(), s.options.Env, s.options.Most))
+}
+
+// together is the request that appends to several partitions and topics, all or none.
+func (s *Service) together(c *api.Call) error {
+	if _, err := c.Query(); err != nil {
+		return err
+	}
+	_, body, err := c.Body(wire.JSONType)
+	if err != nil {
+		return err
+	}
+	var topics []wire.TopicMeant
+	records, err := readJSON(body, &topics)
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 {
+		return noRecords()
+	}
+	p, err := s.each.enter()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.time(c)
+	defer cancel()
+	defer s.each.leave(ctx, p) // after the answer
+	for _, t := range topics {
+		if err := p.CheckTopic(ctx, t.Name, t.ID); err != nil {
+			return err
+		}
+	}
+	err = p.AppendAtomic(ctx, records...)
+	if ctx.Err() != nil {
+		s.each.retire(p)
+	}
+	if err != nil {
+		return err
+	}
+	all := make(sdk.Results, len(records))
+	for i, r := range records {
+		all[i].Record = r
+	}
+	answer := wire.Produced{Results: results(all)}
+	if records[0].Offset < 0 { // appended, and not read back
+		answer.OffsetsKnown = new(bool)
+	}
+	return c.JSON(http.StatusOK, answer)
 }
 
 // partitioner takes the partition that a record has, and chooses by its key where it has none.

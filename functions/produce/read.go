@@ -23,12 +23,12 @@ func read(c *api.Call, topic string) (records []*sdk.Record, err error) {
 		return nil, err
 	}
 	if contentType == wire.JSONType {
-		records, err = readJSON(body)
+		records, err = readJSON(body, nil)
 	} else {
 		records, err = readBatches(body)
 	}
 	if err == nil && len(records) == 0 {
-		err = api.BadField("records", "none", "at least one")
+		err = noRecords()
 	}
 	for _, r := range records {
 		r.Topic, r.Offset = topic, 0
@@ -36,35 +36,31 @@ func read(c *api.Call, topic string) (records []*sdk.Record, err error) {
 	return records, err
 }
 
-// readJSON reads {"records":[…]}, one record at a time, so that too many of them are noticed before they fill the memory.
-func readJSON(body []byte) (records []*sdk.Record, err error) {
+func noRecords() error { return api.BadField("records", "none", "at least one") }
+
+// readJSON reads {"records":[…]} and, where topics is given, "topics" beside it.
+func readJSON(body []byte, topics *[]wire.TopicMeant) (records []*sdk.Record, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if err := expect(dec, json.Delim('{')); err != nil {
 		return nil, err
 	}
-	for seen := false; dec.More(); seen = true {
-		if err := expect(dec, "records"); err != nil {
+	for seen := map[string]bool{}; dec.More(); {
+		name, err := nextName(dec)
+		switch {
+		case err != nil:
+		case seen[name]:
+			err = api.BadField("body", fmt.Sprintf("%q twice", name), bodyWanted)
+		case name == "records":
+			records, err = readRecords(dec)
+		case name == "topics" && topics != nil:
+			*topics, err = readTopics(dec)
+		default:
+			err = unexpected(dec, name)
+		}
+		if err != nil {
 			return nil, err
 		}
-		if seen {
-			return nil, api.BadField("body", `"records" twice`, bodyWanted)
-		}
-		if err := expect(dec, json.Delim('[')); err != nil {
-			return nil, err
-		}
-		for dec.More() {
-			if len(records) == wire.MaxRecords {
-				return nil, tooMany()
-			}
-			r, err := nextJSON(dec, len(records))
-			if err != nil {
-				return nil, err
-			}
-			records = append(records, r)
-		}
-		if err := expect(dec, json.Delim(']')); err != nil {
-			return nil, err
-		}
+		seen[name] = true
 	}
 	if err := expect(dec, json.Delim('}')); err != nil {
 		return nil, err
@@ -75,19 +71,73 @@ func readJSON(body []byte) (records []*sdk.Record, err error) {
 	return records, nil
 }
 
+// readRecords reads one record at a time, so that too many of them are noticed before they fill the memory.
+func readRecords(dec *json.Decoder) (records []*sdk.Record, err error) {
+	if err := expect(dec, json.Delim('[')); err != nil {
+		return nil, err
+	}
+	for dec.More() {
+		if len(records) == wire.MaxRecords {
+			return nil, tooMany()
+		}
+		r, err := nextJSON(dec, len(records))
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, r)
+	}
+	return records, expect(dec, json.Delim(']'))
+}
+
+func readTopics(dec *json.Decoder) (topics []wire.TopicMeant, err error) {
+	var raw json.RawMessage
+	if err = dec.Decode(&raw); err == nil {
+		err = wire.Names(raw, "name", "topic_id")
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &topics)
+	}
+	if err == nil && len(topics) > wire.MaxListed {
+		err = fmt.Errorf("%d of them", len(topics))
+	}
+	if err != nil {
+		return nil, api.BadField("topics", shortened(err.Error()), fmt.Sprintf(`at most %d of {"name":…,"topic_id":…}`, wire.MaxListed))
+	}
+	return topics, nil
+}
+
 const bodyWanted = `{"records":[RECORD, …]}, each as docs/record-json.md has it`
 
 func expect(dec *json.Decoder, want json.Token) error {
+	got, err := next(dec)
+	if err == nil && got != want {
+		err = unexpected(dec, got)
+	}
+	return err
+}
+
+func nextName(dec *json.Decoder) (string, error) {
+	got, err := next(dec)
+	name, ok := got.(string)
+	if err == nil && !ok {
+		err = unexpected(dec, got)
+	}
+	return name, err
+}
+
+func next(dec *json.Decoder) (json.Token, error) {
 	got, err := dec.Token()
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return api.BadField("body", fmt.Sprintf("ends at byte %d", dec.InputOffset()), bodyWanted)
+		return nil, api.BadField("body", fmt.Sprintf("ends at byte %d", dec.InputOffset()), bodyWanted)
 	case err != nil:
-		return api.BadField("body", err.Error(), bodyWanted)
-	case got != want:
-		return api.BadField("body", fmt.Sprintf("%v at byte %d", got, dec.InputOffset()), bodyWanted)
+		return nil, api.BadField("body", err.Error(), bodyWanted)
 	}
-	return nil
+	return got, nil
+}
+
+func unexpected(dec *json.Decoder, got json.Token) error {
+	return api.BadField("body", shortened(fmt.Sprintf("%v at byte %d", got, dec.InputOffset())), bodyWanted)
 }
 
 func nextJSON(dec *json.Decoder, i int) (*sdk.Record, error) {

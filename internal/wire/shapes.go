@@ -56,6 +56,12 @@ type TopicName struct {
 	Partitions int    `json:"partitions"`
 }
 
+// TopicMeant is a topic that records are for: no other of that name than the one with this id.
+type TopicMeant struct {
+	Name string `json:"name"`
+	ID   string `json:"topic_id"`
+}
+
 // Topic answers GET /v1/topics/{topic}.
 type Topic struct {
 	Name        string            `json:"name"`

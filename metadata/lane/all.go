@@ -140,17 +140,21 @@ func (t *transaction) commit(ctx context.Context) error {
 
 // over tells why nothing more is sent.
 func (t *transaction) over(ctx context.Context) error {
+	var err error
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	case t.s.tooOld(t.cfg.Env):
 		return fmt.Errorf("%w: %s was minted over %v ago", ErrStaleID, t.s.ID, metadata.MaxSegmentAge)
 	case t.cfg.Env.Mono() < t.s.Deadline:
 		return nil
-	case t.last != nil:
-		return fmt.Errorf("%w: %w", ErrDeadline, t.last)
+	default:
+		err = ErrDeadline
 	}
-	return ErrDeadline
+	if t.last != nil {
+		err = fmt.Errorf("%w: %w", err, t.last)
+	}
+	return err
 }
 
 // inTime bounds ctx by the deadline.
