@@ -447,7 +447,7 @@ func TestRemote_MembersInTrouble(t *testing.T) {
 					time.Sleep(2 * time.Second)
 				}
 			}
-			stop[0]() // it leaves; the others take over
+			stop[0]()                                                                                                  // it leaves; the others take over
 			if err := <-done; err != nil && !errors.Is(err, sdk.ErrUnreachable) && !errors.Is(err, sdk.ErrThrottled) { // its farewell may meet trouble too
 				t.Errorf("seed %d: %v", seed, err)
 			}
