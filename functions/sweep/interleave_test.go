@@ -304,3 +304,29 @@ func TestFaults(t *testing.T) {
 		})
 	}
 }
+
+// A first sweep, which looks at everything that lanes name, misses nothing that goes from a head to a chunk between two of its reads.
+func TestSpilledDuringAFirstSweep(t *testing.T) {
+	for n, reached := 1, true; reached; n += 1 + *stride/100 {
+		reached = false
+		inBubble(t, func(t *testing.T, w *world) {
+			y := &busy{world: w, a: w.topic("a", 1, 1), b: w.topic("b", 1, 1)}
+			w.fill(10, part{y.a, 0, 1}, part{y.b, 0, 1})
+			time.Sleep(2 * time.Hour)
+			at := n
+			y.request = func(dynamodb.Call) dynamodb.Fault {
+				if at--; at == 0 {
+					reached = true
+					meanwhile["spills"](y)
+				}
+				return dynamodb.Fault{}
+			}
+			_, _, err := y.sweep(y.options())
+			check(t, err)
+			y.settle()
+			if t.Failed() {
+				t.Fatalf("spilled before request %d", n)
+			}
+		})
+	}
+}
