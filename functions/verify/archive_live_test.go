@@ -3,6 +3,8 @@ package verify_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,10 +162,14 @@ func TestEveryArchiveEventAtEveryMoment(t *testing.T) {
 			for moment, requests := 0, 1; moment < requests && !t.Failed(); moment += stride {
 				synctest.Test(t, func(t *testing.T) {
 					w := used(t)
-					if requests = happening(w, e.happen, moment); moment > 0 {
+					o := w.options()
+					if o.Proof = filepath.Join(t.TempDir(), "proof"); moment%2 == 0 {
+						w.verify(o)
+					}
+					if requests = happeningIn(w, o, e.happen, moment); moment > 1 {
 						return
 					}
-					if r := w.verify(w.options()); !harmless(r) || r.Totals.Orphans.Objects > 0 {
+					if r := w.verify(o); !harmless(r) || r.Totals.Orphans.Objects > 0 {
 						t.Fatalf("afterwards: %s\n%+v", describe(r), r.Totals)
 					}
 				})
@@ -193,9 +199,10 @@ func TestTornQueries(t *testing.T) {
 			if len(before) != 2 || len(after) != 1 {
 				t.Fatalf("%d rows, then %d", len(before), len(after))
 			}
+			sums := w.verify(w.options()).Partitions
 			w.table.torn = tear(before, after)
-			if r := w.verify(w.options()); len(r.Findings) != 0 || w.table.torn != nil {
-				t.Errorf("%s: %s", name, describe(r))
+			if r := w.verify(w.options()); len(r.Findings) != 0 || w.table.torn != nil || !slices.Equal(r.Partitions, sums) || sums[1].Partial {
+				t.Errorf("%s: %s\n%+v, %+v", name, describe(r), r.Partitions, sums)
 			}
 			w.table.torn = tear(before, after)
 			w.store.show(w.archiveName(1, 0), nil)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/varvelog/varve/functions/compact"
 	"github.com/varvelog/varve/functions/erase"
+	"github.com/varvelog/varve/functions/internal/archivetest"
 	"github.com/varvelog/varve/functions/verify"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
@@ -161,6 +162,13 @@ func runBent(bend func(batches [][]byte)) func(*world, metadata.LaneID) {
 	})
 }
 
+// exchange exchanges two batches of the same size, but for their base offsets, which no checksum covers.
+func exchange(a, b []byte) {
+	was := slices.Clone(a)
+	copy(a[8:], b[8:])
+	copy(b[8:], was[8:])
+}
+
 func threeOf(k verify.Kind) []verify.Kind { return slices.Repeat([]verify.Kind{k}, 3) }
 
 // archiveFaults are faults of the log of archived.
@@ -270,6 +278,11 @@ var archiveFaults = []bent{
 	{"base offset negative", runBent(func(b [][]byte) { segment.SetBaseOffset(b[0], -1) }), []verify.Kind{verify.BatchCorrupt}},
 	{"base offset shifted", runBent(func(b [][]byte) { segment.SetBaseOffset(b[0], 1) }), []verify.Kind{verify.OffsetsOutside}},
 	{"base offset above the run", runBent(func(b [][]byte) { segment.SetBaseOffset(b[2], 1<<62) }), []verify.Kind{verify.OffsetsOutside}},
+	{"row has another sum", rowBent(0, func(r *metadata.Row) { r.Sum.Plain++ }), []verify.Kind{verify.RowSumDiffers}},
+	{"row has another sum of offsets", rowBent(0, func(r *metadata.Row) { r.Sum.Weighted++ }), []verify.Kind{verify.RowSumDiffers}},
+	{"two records exchanged", runBent(func(b [][]byte) { exchange(b[2], b[5]) }), []verify.Kind{verify.RowSumDiffers}},
+	{"record changed, with the right checksum", runBent(func(b [][]byte) { archivetest.Age(b[4]) }), []verify.Kind{verify.RowSumDiffers}},
+	{"record in place of another", runBent(func(b [][]byte) { copy(b[4][8:], b[3][8:]) }), []verify.Kind{verify.RowSumDiffers}},
 	{"base offset of the last batch shifted", runBent(func(b [][]byte) { segment.SetBaseOffset(b[7], 8) }), []verify.Kind{verify.OffsetsOutside}},
 }
 

@@ -98,15 +98,18 @@ func (c *checker) archived(ctx context.Context, x *runs) error {
 	if err != nil {
 		return err
 	}
-	wanted := int64(0)
+	wanted, unknown := int64(0), x.keep(func(r slotRow) bool { return !r.known() })
+	for _, r := range unknown.rows {
+		wanted += r.Bytes
+	}
 	for _, r := range x.rows {
-		if wanted += r.Bytes; r.Start+r.Bytes > size {
+		if r.Start+r.Bytes > size {
 			c.tellOf(ExtentOutside, x, r, x.rangesOf(r), "the row of offsets [%d, %d) names bytes [%d, %d) of the object, which has %d", r.Base, r.End, r.Start, r.Start+r.Bytes, size)
 		}
 	}
-	if !c.o.IndexOnly {
+	if !c.o.IndexOnly && len(unknown.rows) > 0 {
 		c.window.open(c.segments, x.segment, size, wanted)
-		err = c.contents(ctx, x)
+		err = c.contents(ctx, unknown)
 	}
 	if errors.Is(err, store.ErrShort) {
 		c.tellOf(ObjectUnreadable, x, x.rows[0], x.ranges(), "the object does not have the %d bytes that the store says it has: %v", size, err)
@@ -188,13 +191,15 @@ func ahead(parts []part) {
 
 // compareRow compares a row with what the segment says of itself, and returns the part to read.
 func (c *checker) compareRow(x *runs, r slotRow, f *segment.Footer) part {
+	told := false
 	wrong := func(kind Kind, format string, args ...any) {
+		told = true
 		c.tellOf(kind, x, r, x.rangesOf(r), "the row of offsets [%d, %d): "+format, append([]any{r.Base, r.End}, args...)...)
 	}
 	i, found := slices.BinarySearchFunc(f.Extents, r.Start, func(e segment.Extent, start int64) int { return int(e.Offset - start) })
 	if !found {
 		wrong(LengthDiffers, "it names bytes from %d on; no run of the object begins there", r.Start)
-		return part{slot: r.slot, offset: r.Start, base: r.Base, end: r.End} // nothing to read
+		return part{slot: r.slot, offset: r.Start, base: r.Base, end: r.End, told: told} // nothing to read
 	}
 	e := &f.Extents[i]
 	earliest := metadata.IndexTime(max(e.MaxTime, 0), idAt(r.First)) // the latest record may have been appended with the first
@@ -210,7 +215,7 @@ func (c *checker) compareRow(x *runs, r slotRow, f *segment.Footer) part {
 	case r.MaxTime < earliest || r.Count == r.End-r.Base && r.MaxTime > max(e.MaxTime, 0):
 		wrong(TimeDiffers, "its latest time is %s; by the object's records it is %s", stamp(r.MaxTime), stamp(max(e.MaxTime, 0)))
 	}
-	return part{slot: r.slot, offset: e.Offset, length: e.Length, count: e.Count, minTime: e.MinTime, maxTime: e.MaxTime, base: e.BaseOffset, end: e.EndOffset, gaps: true}
+	return part{slot: r.slot, offset: e.Offset, length: e.Length, count: e.Count, minTime: e.MinTime, maxTime: e.MaxTime, base: e.BaseOffset, end: e.EndOffset, gaps: true, told: told}
 }
 
 // idAt is an id of a moment.
@@ -240,11 +245,23 @@ func (c *checker) batchesOf(ctx context.Context, x *runs, r slotRow, p *part) er
 	if p.offset+p.length > c.window.size {
 		return nil // told of
 	}
+	if r.piece != nil {
+		p.split = r.piece.split
+	}
 	next, err := c.part(ctx, p)
 	var wrong *fault
 	if errors.As(err, &wrong) {
 		c.tellOf(wrong.kind, x, r, x.lane.span(r.slot, min(max(next, r.Base), r.End), r.End), "the row of offsets [%d, %d): %s", r.Base, r.End, wrong.what)
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if r.piece != nil {
+		r.piece.read(p.sum, p.below)
+	}
+	if r.Summed && p.sum != r.Sum && !p.told {
+		c.tellOf(RowSumDiffers, x, r, x.rangesOf(r), "the row of offsets [%d, %d) says that its records come to the sum %s, and they come to %s", r.Base, r.End, r.Sum, p.sum)
+	}
+	return nil
 }

@@ -34,11 +34,17 @@ func (c *checker) batches(ctx context.Context, t *task, parts []part, slots uint
 		if slots>>p.slot&1 == 0 {
 			continue
 		}
+		base := t.bases[p.slot]
+		counted := t.piece(p.slot)
+		if counted != nil {
+			p.split = counted.split - base
+		}
 		done, err := c.part(ctx, p)
 		var wrong *fault
 		switch {
+		case err == nil && counted != nil:
+			counted.read(p.sum.Shifted(base), p.below.Shifted(base))
 		case errors.As(err, &wrong):
-			base := t.bases[p.slot]
 			c.tell(wrong.kind, t, t.lane.span(p.slot, base+done, base+p.end), "slot %d: %s", p.slot, wrong.what)
 		case err != nil:
 			return err
@@ -47,7 +53,7 @@ func (c *checker) batches(ctx context.Context, t *task, parts []part, slots uint
 	return nil
 }
 
-// part reads the batches of one part and returns up to which offset they are sound.
+// part reads the batches of one part, takes the sums of their records, and returns up to which offset they are sound.
 func (c *checker) part(ctx context.Context, p *part) (next int64, err error) {
 	next, count := p.base, int64(0)
 	for at, end := p.offset, p.offset+p.length; at < end; {
@@ -68,6 +74,10 @@ func (c *checker) part(ctx context.Context, p *part) (next int64, err error) {
 		for i := range c.records {
 			if ms := c.records[i].Timestamp; ms < p.minTime || ms > min(p.maxTime, h.MaxTimestamp) {
 				return next, faulty(TimeDiffers, "record %d has time %s, outside of what is said of its batch or extent", c.records[i].Offset, stamp(ms))
+			}
+			one := c.summer.Sum(&c.records[i])
+			if p.sum = p.sum.Plus(one); c.records[i].Offset < p.split {
+				p.below = p.below.Plus(one)
 			}
 		}
 		next, count = h.BaseOffset+int64(h.LastOffsetDelta)+1, count+int64(h.Count)

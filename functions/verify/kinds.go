@@ -57,6 +57,11 @@ const (
 	OffsetsDiffer      Kind = "offsets-differ"
 	OffsetsOutside     Kind = "offsets-outside"
 	ReplacedUnreadable Kind = "replaced-unreadable"
+	RowSumDiffers      Kind = "row-sum-differs"
+	HistoryChanged     Kind = "history-changed"
+	HistoryShorter     Kind = "history-shorter"
+	HistoryCut         Kind = "history-cut"
+	HistoryGone        Kind = "history-gone"
 )
 
 // What to do, where several kinds have it in common.
@@ -68,6 +73,8 @@ const (
 	doReport  = "No part of varve does this: please report it, with this report. The records can be read."
 	doNewer   = "If a newer varve wrote it, verify with that one. Otherwise: " + doTable
 	doNothing = "Nothing."
+	doHistory = "Compare with a backup, or with older versions of the archive's objects in the bucket, before the sweep removes what was replaced: stop it now. " +
+		"Once it is settled, remove the proof file and prove the log anew."
 )
 
 // kinds says how severe each kind is, and what to do about it.
@@ -126,5 +133,10 @@ var kinds = map[Kind]struct {
 	ArchiveShifted:     {Damage, "Between the archive and the index records are missing, or come twice. " + doTable},
 	OffsetsDiffer:      {Damage, doObject},
 	OffsetsOutside:     {Damage, doObject},
+	RowSumDiffers:      {Damage, "The batches are sound and the records are not those that were archived: some were lost, added, changed or moved, or the row was. " + doObject},
+	HistoryChanged:     {Damage, "Records were lost, added, changed or moved since the log was proven last. " + doHistory},
+	HistoryShorter:     {Damage, "If the table was put back, stop compaction and sweep at once, and see 'varve repair --help'. Otherwise: " + doHistory},
+	HistoryCut:         {Information, doNothing},
+	HistoryGone:        {Information, "Nothing, if the topic was deleted."},
 	ReplacedUnreadable: {Damage, "The sweep deletes nothing while it cannot be read; no record is lost by it. " + doNewer},
 }

@@ -246,7 +246,7 @@ func held(t *testing.T, commits int64) int64 {
 	check(t, err)
 	pages := (commits + store.MaxPage - 2) / (store.MaxPage - 1)
 	archived := e.archived()
-	want := verify.Totals{Topics: 1, Partitions: 4, Commits: commits, Rows: 2 * archived / perRow, Records: 2 * perSlot * commits, Objects: commits - archived + archived/perRow,
+	want := verify.Totals{Topics: 1, Partitions: 4, Commits: commits, Rows: 2 * archived / perRow, Unsummed: 2 * archived / perRow, Records: 2 * perSlot * commits, Objects: commits - archived + archived/perRow,
 		Bytes: r.Totals.Bytes, Listed: commits + pages, Superseded: verify.Heap{Objects: archived, Bytes: archived * int64(len(e.body))}, Orphans: verify.Heap{Objects: pages, Bytes: pages}}
 	if !r.OK() || r.Totals != want || r.Damage+r.Suspicious > 0 || samples < 8 {
 		t.Fatalf("%d commits, %d samples: %+v\n%s", commits, samples, r.Totals, describe(r))

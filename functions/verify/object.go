@@ -20,6 +20,7 @@ type checker struct {
 	*run
 	decoder segment.Decoder
 	records []segment.Record
+	summer  segment.Summer
 	window  window
 }
 
@@ -32,6 +33,11 @@ type part struct {
 	base, end        int64 // offsets, of an intake part counted from its first record
 	gaps             bool  // of an archive part: records may have been removed
 	ahead            int64 // if above its end: up to there the object is read in one go
+
+	told bool // that it is not what the row says
+
+	split      int64       // offset
+	sum, below segment.Sum // found: of the records, and of those before that offset
 }
 
 // check checks what an entry names. Damage is found, not returned: an error is a service that does not answer.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/varvelog/varve/internal/price"
 	"github.com/varvelog/varve/metadata"
@@ -23,8 +24,11 @@ type Report struct {
 	Information int64     `json:"information"`
 	Findings    []Finding `json:"findings"` // the first MaxFindings, in the order in which they were found
 	Totals      Totals    `json:"totals"`
-	Spent       *Spent    `json:"spent,omitempty"`
-	Seconds     float64   `json:"seconds"`
+	// Partitions is what the records of each partition come to that could be looked at; none where only the index is. Those of other topics that share a lane are among them.
+	Partitions []PartitionSum `json:"partitions,omitempty"`
+	Proof      *Proven        `json:"proof,omitempty"` // with Options.Proof
+	Spent      *Spent         `json:"spent,omitempty"`
+	Seconds    float64        `json:"seconds"`
 }
 
 // OK tells whether all was checked and nothing is damaged.
@@ -39,11 +43,23 @@ type Totals struct {
 	Records    int64 `json:"records"`    // in rows, and in commits that are not archived
 	Bytes      int64 `json:"bytes"`      // of their record batches, as stored
 	Objects    int64 `json:"objects"`    // looked at; one that several lanes name counts for each
+	Unsummed   int64 `json:"unsummed"`   // rows that have no sum yet; the next that rewrites them takes it
+	Known      int64 `json:"known"`      // rows that were not read, as they are what was proven before
+	Compared   int64 `json:"compared"`   // records that were proven before, and are there as they were or have been removed since
+	Uncompared int64 `json:"uncompared"` // records that were proven before, and cannot be compared: some of their row were removed together with newer ones, or a repair has cut there
 	Expired    int64 `json:"expired"`    // named below a log start or past their class's days, and not looked at, or gone
 	Listed     int64 `json:"listed"`     // objects of the bucket, listed for what nothing names; 0: that was not looked for
 	Superseded Heap  `json:"superseded"` // by the archive, or in it by other segments; they wait for the sweep
 	Orphans    Heap  `json:"orphans"`    // named by no commit and no row, and too old for that to come
 	Recent     Heap  `json:"recent"`     // named by no commit and no row yet
+}
+
+// Proven is what became of the proof file.
+type Proven struct {
+	File string `json:"file"`
+	// Since is when what was compared with was proven; zero: there was nothing.
+	Since    time.Time `json:"since,omitzero"`
+	Replaced bool      `json:"replaced"`
 }
 
 // Heap is some objects, and segments in the table, which count as objects without bytes.
@@ -133,6 +149,7 @@ func (r *run) find(f Finding) {
 	switch f.Severity {
 	case Damage:
 		r.report.Damage++
+		r.harm(f)
 	case Suspicious:
 		r.report.Suspicious++
 	default:
@@ -143,6 +160,16 @@ func (r *run) find(f Finding) {
 		r.report.Findings = append(r.report.Findings, f)
 	}
 	r.inform()
+}
+
+// harm notes what a finding of damage concerns. mu is held.
+func (r *run) harm(f Finding) {
+	for _, at := range f.Ranges {
+		r.damaged[Range{Topic: at.Topic, Partition: at.Partition}] = true
+	}
+	if len(f.Ranges) == 0 && f.Lane != "" {
+		r.damagedLanes[f.Lane] = true
+	}
 }
 
 // unreadable tells whether an item is there and cannot be read, however often it is asked for.

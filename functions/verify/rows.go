@@ -21,8 +21,12 @@ const rowsPage = 32
 // slotRow is a row and the slot of its partition.
 type slotRow struct {
 	*metadata.Row
-	slot metadata.Slot
+	slot  metadata.Slot
+	piece *piece // nil: no sum is taken
 }
+
+// known tells whether the row was proven before, and need not be read.
+func (r slotRow) known() bool { return r.piece != nil && r.piece.known }
 
 // rows goes through the archive rows of the lane's partitions, up to the archived offsets as they were first read.
 func (w *walk) rows(ctx context.Context) error {
@@ -33,7 +37,13 @@ func (w *walk) rows(ctx context.Context) error {
 	var open []*series
 	for s := range metadata.Slot(metadata.SlotsPerLane) {
 		if t, p, ok := w.place(s); ok {
-			open = append(open, newSeries(w, s, t, p))
+			sums, err := w.account(s)
+			if err != nil {
+				return err
+			}
+			one := newSeries(w, s, t, p)
+			one.account = sums
+			open = append(open, one)
 			continue
 		}
 		if err := w.nobodys(ctx, s); err != nil {
@@ -121,6 +131,8 @@ type series struct {
 	lost    *Finding  // a row that cannot be read, to be told when it is known what follows it
 	taken   []slotRow // of the last page
 	done    bool
+
+	account *account // nil: no sums are taken
 }
 
 func newSeries(w *walk, slot metadata.Slot, t *metadata.Topic, partition int) *series {
@@ -144,7 +156,7 @@ func (s *series) page(ctx context.Context) error {
 		if r.Base >= s.to {
 			return s.end(ctx, r)
 		}
-		if follows, err := s.take(ctx, slotRow{r, s.slot}); err != nil || !follows {
+		if follows, err := s.take(ctx, slotRow{Row: r, slot: s.slot}); err != nil || !follows {
 			return err
 		}
 	}
@@ -189,6 +201,9 @@ func (s *series) accept(r slotRow) {
 
 // add checks a row by itself, and has its segment checked.
 func (s *series) add(r slotRow) {
+	if s.account != nil {
+		r.piece = s.account.addRow(r.Row, s.o.All)
+	}
 	s.from, s.last = r.Base+1, r
 	if r.RunMax < s.maximum || r.Count > 0 && r.RunMax < r.MaxTime {
 		s.tell(MaximaBroken, r.Key(), s.spanOf(r.Base, r.End), "the row of offsets [%d, %d) says that the latest time up to it is %s; that of its records is %s, the row before it says %s",
@@ -233,7 +248,7 @@ func (s *series) settle(ctx context.Context, r slotRow) error {
 		case err != nil && !errors.Is(err, metadata.ErrNoRow):
 			return err
 		case err == nil && holder.End > s.next:
-			s.accept(slotRow{holder, s.slot})
+			s.accept(slotRow{Row: holder, slot: s.slot})
 			return nil
 		}
 		if moved, err := s.moved(ctx); err != nil || moved {

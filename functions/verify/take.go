@@ -17,6 +17,8 @@ type task struct {
 	entry metadata.Entry
 	bases metadata.Offsets // before the entry, as counted
 	item  metadata.Key     // where the entry is
+
+	pieces []*piece // by the entry's slots; nil where no sums are taken
 }
 
 // segment is what the entry names.
@@ -66,6 +68,9 @@ func (w *walk) take(ctx context.Context, item metadata.Key, entries []metadata.E
 			continue
 		}
 		sum.count(e)
+		if err := w.charge(&t); err != nil {
+			return err
+		}
 		if e.ID.Place() == segment.Archived {
 			w.tell(EntryElsewhere, item, t.ranges(everySlot), "segment %s of order %d is an archive segment by its id, which no commit names", e.ID, e.Order)
 			continue
@@ -84,12 +89,51 @@ func (w *walk) take(ctx context.Context, item metadata.Key, entries []metadata.E
 
 // hand hands work to the checkers.
 func (w *walk) hand(ctx context.Context, do work) error {
+	w.given.Add(1)
 	select {
-	case w.tasks <- do:
+	case w.tasks <- func(ctx context.Context, c *checker) error {
+		defer w.given.Done()
+		if ctx.Err() != nil {
+			return nil
+		}
+		return do(ctx, c)
+	}:
 		return nil
 	case <-ctx.Done():
+		w.given.Done()
 		return context.Cause(ctx)
 	}
+}
+
+// charge puts the entry's records that can be read into the accounts of their partitions.
+func (w *walk) charge(t *task) error {
+	slots := t.readable()
+	for i, s := range t.entry.Slots {
+		if slots>>s.Slot&1 == 0 {
+			continue
+		}
+		a, err := w.account(s.Slot)
+		if err != nil {
+			return err
+		}
+		if a != nil {
+			if t.pieces == nil {
+				t.pieces = make([]*piece, len(t.entry.Slots))
+			}
+			t.pieces[i] = a.addCommit(t.bases[s.Slot], t.bases[s.Slot]+int64(s.Count))
+		}
+	}
+	return nil
+}
+
+// piece is what a slot's records are part of, or nil.
+func (t *task) piece(slot metadata.Slot) *piece {
+	for i, p := range t.pieces {
+		if t.entry.Slots[i].Slot == slot {
+			return p
+		}
+	}
+	return nil
 }
 
 // holds tells whether an entry has records: all that it names may have been withdrawn.

@@ -13,7 +13,8 @@
 // Offsets are not taken from anybody's word: the records of all commits are counted from order 0 upwards, and the sums are compared with the bases that
 // chunks state, with the ends that heads state, and with what metadata.Bases makes of them for readers.
 //
-// Memory does not grow with history. Held are: the topics' rows; for each of walkers lanes a page of chunks, or a page of rows for each of its partitions, and the ids of at most two times maxRecent
+// Memory hardly grows with history. Held are: the topics' rows; some 150 bytes for each archive row of the walkers lanes that are walked at a time, what is reported of each partition, and of
+// a proof file where each partition is; for each of walkers lanes a page of chunks, or a page of rows for each of its partitions, and the ids of at most two times maxRecent
 // commits; for each of Options.Parallel checkers one window of an object and one batch, decompressed; a filter of fixed size in place of the set of all
 // segment ids; and at most MaxFindings findings.
 package verify
@@ -57,6 +58,11 @@ type Options struct {
 	Topics []string
 	// IndexOnly leaves the bodies of objects unread: of each, only presence and length are checked.
 	IndexOnly bool
+	// Proof, if set, is the file in which the sums of what was found are kept for the next check, and those that the last one has kept, if there is one: with these is compared what is there now, and
+	// archive rows that are the same are not read again, only that their objects are there and long enough is checked. A check that ends replaces it. Not with IndexOnly.
+	Proof string
+	// All reads also what Proof knows.
+	All bool
 	// Parallel is how many objects are checked at a time; 0 is DefaultParallel. Each may take windowBytes and one decompressed batch.
 	Parallel int
 	// Progress, if set, is told how far the check is, now and then, by one goroutine at a time. It must not block.
@@ -79,16 +85,21 @@ type Progress struct {
 
 // Run verifies the log. The report has what was found. An error means that the check could not be finished, because a service did not answer or ctx was
 // done: the report then has what was found up to there, and is marked Incomplete. Damage is no error. metadata.ErrUnknownTopic is a topic of
-// Options.Topics that the log does not have.
+// Options.Topics that the log does not have; *ProofError is a proof file that cannot be used: nothing was checked.
 func Run(ctx context.Context, table Table, bucket Store, o Options) (*Report, error) {
 	if o.Parallel < 1 {
 		o.Parallel = DefaultParallel
 	}
-	r := &run{table: table, bucket: bucket, segments: objects.NewReader(bucket, table), o: o, report: &Report{IndexOnly: o.IndexOnly, Findings: []Finding{}}}
+	r := &run{table: table, bucket: bucket, segments: objects.NewReader(bucket, table), o: o, report: &Report{IndexOnly: o.IndexOnly, Findings: []Finding{}},
+		damaged: map[Range]bool{}, damagedLanes: map[string]bool{}}
+	if o.Proof != "" && o.IndexOnly {
+		return r.report, &metadata.FieldError{Field: "proof", Value: o.Proof, Valid: "none where only the index is checked"}
+	}
 	start := o.Env.Mono()
 	err := r.all(ctx)
 	r.report.Seconds = (o.Env.Mono() - start).Seconds()
 	r.report.Incomplete = err != nil
+	r.sortSums()
 	return r.report, err
 }
 
@@ -104,12 +115,16 @@ type run struct {
 	made       madeAt         // the segments that were listed
 	eraObjects []string       // their names, in their order
 	mark       metadata.EraMark
+	proof      *proof // nil: there is none
 
 	mu     sync.Mutex
 	report *Report
 	at     Progress
 	floor  segment.ID // highest of any head
 	holes  bool       // part of the index could not be read, so named lacks segments
+
+	damaged      map[Range]bool  // partitions of which damage was found
+	damagedLanes map[string]bool // and lanes, where it is not known of which
 }
 
 func (r *run) all(ctx context.Context) error {
@@ -128,6 +143,14 @@ func (r *run) all(ctx context.Context) error {
 	if len(r.o.Topics) == 0 {
 		r.named = filter.New()
 	}
+	if r.o.Proof != "" {
+		return r.proving(ctx, topics)
+	}
+	return r.rest(ctx, topics)
+}
+
+// rest is all that follows the list of topics.
+func (r *run) rest(ctx context.Context, topics []*metadata.Topic) error {
 	if err := r.lanes(ctx, r.claim(topics)); err != nil {
 		return err
 	}
@@ -161,9 +184,6 @@ func (r *run) lanes(ctx context.Context, lanes []*lane) error {
 			c := &checker{run: r}
 			c.decoder.Reuse = true
 			for t := range tasks {
-				if ctx.Err() != nil {
-					continue
-				}
 				if err := t(ctx, c); err != nil {
 					fail(err)
 				}

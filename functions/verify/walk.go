@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/varvelog/varve/metadata"
 )
@@ -25,11 +26,14 @@ type walk struct {
 	ledger
 	seen  recent
 	tasks chan<- work
+	given sync.WaitGroup // tasks that have not been done
 	head  *metadata.Head // as it was first read; nil if it cannot be
 	k     int64          // orders in a chunk
 	ahead []*metadata.Chunk
 	lost  []Finding // missing or unreadable chunks just below next, to be told when the offsets behind them are known
 	alien uint64    // slots told of already that are no partition's
+
+	accounts [metadata.SlotsPerLane]*account // of what it has
 
 	// archived is the state as it was first read: what is below it is looked for in rows, the rest in the index. nil if it cannot be read.
 	archived *metadata.State
@@ -54,6 +58,13 @@ func (w *walk) steps(ctx context.Context) error {
 		if err := step(ctx); err != nil {
 			return err
 		}
+	}
+	w.given.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := w.settle(); err != nil {
+		return err
 	}
 	if w.seen.late > 0 {
 		w.tell(EntryLate, metadata.HeadKey(w.id), nil, "%d segments were committed more than %s after they were made; whether any of them was committed twice is not known", w.seen.late, maxLate)
