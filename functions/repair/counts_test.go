@@ -211,7 +211,7 @@ func TestCutAtTheBeginning(t *testing.T) {
 			a.minutes("t", 9)
 			w.compact("t")
 			a.minutes("t", 1)
-			w.engine.Store(old)
+			w.putBack(old)
 			a.minutes("t", again)
 			time.Sleep(20 * minute)
 			w.mustRepair(o)

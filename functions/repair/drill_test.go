@@ -41,7 +41,7 @@ func TestDrillRestore(t *testing.T) {
 			}
 		}
 		before := len(w.acks)
-		w.engine.Store(old)
+		w.putBack(old)
 		for range 20 { // they do not know
 			a.write("t", 4)
 			time.Sleep(minute)
@@ -164,14 +164,14 @@ func TestDrillTwice(t *testing.T) {
 		time.Sleep(time.Second)
 		old, older := w.snapshot(), w.snapshot()
 		write(10)
-		w.engine.Store(old)
+		w.putBack(old)
 		write(3)
 		time.Sleep(20 * minute)
 		w.mustRepair(first)
 		write(12)
 		w.sound("t")
 		time.Sleep(20 * minute)
-		w.engine.Store(older)
+		w.putBack(older)
 		if told := w.kinds(); told[verify.RepairUnfinished] != 1 {
 			t.Errorf("verify tells %v", told)
 		}
@@ -232,7 +232,7 @@ func TestSmallSegments(t *testing.T) {
 		for _, x := range w.acks[before:] {
 			w.gone[x.value] = true
 		}
-		w.engine.Store(old)
+		w.putBack(old)
 		write(2)
 		time.Sleep(20 * minute)
 		report := w.mustRepair(o)
@@ -281,7 +281,7 @@ func TestDrillForgetsProducers(t *testing.T) {
 				plan := w.mustRepair(o)
 				o.DryRun, o.Names = false, map[segment.TopicID]string{segment.TopicID(plan.Topics[0].ID): "t"}
 			} else {
-				w.engine.Store(before)
+				w.putBack(before)
 			}
 			w.mustRepair(o)
 			if lost {

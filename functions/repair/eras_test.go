@@ -33,14 +33,14 @@ func TestPutBackInTheNextEra(t *testing.T) {
 		o, old := w.copied()
 		a.minutes("t", 2)
 		time.Sleep(20 * minute)
-		w.engine.Store(old)
+		w.putBack(old)
 		time.Sleep(20 * minute)
 		w.mustRepair(o)
 		time.Sleep(20 * minute)
 		o, old = w.copied()
 		a.minutes("t", 2)
 		time.Sleep(20 * minute)
-		w.engine.Store(old)
+		w.putBack(old)
 		time.Sleep(20 * minute)
 		w.mustRepair(o)
 		w.sound("t")
@@ -60,7 +60,7 @@ func twice(t testing.TB) (*world, repair.Options) {
 		o = at
 		a.minutes("t", 2)
 		time.Sleep(20 * minute)
-		w.engine.Store(old)
+		w.putBack(old)
 		w.mustRepair(o)
 		a.minutes("t", 2)
 	}
@@ -121,7 +121,7 @@ func TestPutBackToTheMiddle(t *testing.T) {
 				w.writer().write("t", 2)
 			}
 			time.Sleep(20 * minute)
-			w.engine.Store(old)
+			w.putBack(old)
 			time.Sleep(20 * minute)
 			w.finished(next)
 			if t.Failed() {
@@ -144,7 +144,7 @@ func TestCompactedBeforeTheRepair(t *testing.T) {
 			a.minutes("t", 3)
 			w.compact("t")
 		}
-		w.engine.Store(old)
+		w.putBack(old)
 		time.Sleep(20 * minute)
 		for range 4 {
 			a.minutes("t", 2)
@@ -158,7 +158,7 @@ func TestCompactedBeforeTheRepair(t *testing.T) {
 		if _, err := w.objects.Stat(t.Context(), segment.EraName(1)); !errors.Is(err, store.ErrNotExist) || !reflect.DeepEqual(w.scan(), before) {
 			t.Errorf("something was begun: %v", err)
 		}
-		w.engine.Store(again)
+		w.putBack(again)
 		w.finished(o)
 	})
 }
@@ -174,7 +174,7 @@ func TestMomentAfterTheRightOne(t *testing.T) {
 		o, old := w.copied()
 		a.minutes("t", 12)
 		w.compact("t")
-		w.engine.Store(old)
+		w.putBack(old)
 		a.minutes("t", 5)
 		later := o
 		later.Back = w.env.Now()
@@ -286,7 +286,7 @@ func (h *history) play() {
 	for range 1 + h.chance.IntN(3) {
 		h.live(2 + h.chance.IntN(9))
 		time.Sleep(time.Duration(11+h.chance.IntN(60)) * minute)
-		h.engine.Store(old)
+		h.putBack(old)
 		h.note("BACK")
 		topic, err := h.adapter(h.env).Topic(h.Context(), "t")
 		check(h, err)

@@ -26,7 +26,7 @@ func restored(t testing.TB) (*world, repair.Options) {
 	write(3)
 	w.compact("t")
 	write(3)
-	w.engine.Store(old)
+	w.putBack(old)
 	write(2)
 	time.Sleep(20 * minute)
 	return w, o

@@ -20,7 +20,7 @@ func TestRowsMergedBetweenTwoRuns(t *testing.T) {
 		}
 		o, old := w.copied()
 		a.minutes("t", 20)
-		w.engine.Store(old)
+		w.putBack(old)
 		if report := w.mustRepair(o); report.Young < 10 {
 			t.Errorf("%+v", report)
 		}

@@ -29,7 +29,7 @@ func TestSweepBeforeTheRepair(t *testing.T) {
 		check(t, w.sweep())
 		o, old := w.copied()
 		a.minutes("t", 12)
-		w.engine.Store(old)
+		w.putBack(old)
 		a.minutes("t", 10) // they do not know
 		time.Sleep(70 * minute)
 		var much *sweep.TooMuchError

@@ -40,7 +40,7 @@ func grownAndRestored(t testing.TB, width, to int, archive bool) (*world, repair
 		b.write("t", to)
 	}
 	time.Sleep(20 * minute)
-	w.engine.Store(old)
+	w.putBack(old)
 	w.reopen()
 	return w, o
 }
@@ -122,7 +122,7 @@ func TestGrownTopicThatWasGrownByHand(t *testing.T) {
 		w.compact("t")
 		w.sound("t")
 		time.Sleep(20 * minute)
-		w.engine.Store(old)
+		w.putBack(old)
 		if report := w.mustRepair(o); report.Era != 2 {
 			t.Errorf("put back again: %+v", report)
 		}
@@ -153,7 +153,7 @@ func TestYoungSegmentsComeWithTheNextRun(t *testing.T) {
 				w.lose()
 				o = repair.Options{Lost: true, Env: w.env}
 			} else {
-				w.engine.Store(old)
+				w.putBack(old)
 			}
 			report := w.mustRepair(o)
 			topic := "t"
@@ -196,7 +196,7 @@ func TestGrowthThatOnlyYoungSegmentsTell(t *testing.T) {
 			old := w.snapshot()
 			w.alter("t", sdk.Alteration{Partitions: 4})
 			w.writer().write("t", 4)
-			w.engine.Store(old)
+			w.putBack(old)
 			w.writer().write("t", 2)
 			if report := w.mustRepair(o); report.Young == 0 || len(report.Grown) != 1 {
 				t.Errorf("%+v", report)
@@ -236,7 +236,7 @@ func TestClassesThatComeBackAreStored(t *testing.T) {
 					w.compact("t")
 				}
 				time.Sleep(20 * minute)
-				w.engine.Store(old)
+				w.putBack(old)
 				w.reopen()
 				w.mustRepair(o)
 				w.sound("t")
@@ -281,7 +281,7 @@ func TestWritersForgetWhatTheTableHasForgotten(t *testing.T) {
 				plan.DryRun = true
 				o.Names = map[segment.TopicID]string{segment.TopicID(w.mustRepair(plan).Topics[0].ID): topic}
 			} else {
-				w.engine.Store(old)
+				w.putBack(old)
 			}
 			w.mustRepair(o)
 			w.reopen()
@@ -323,7 +323,7 @@ func TestWritersForgetChunks(t *testing.T) {
 		orders(a, 16, 1)
 		w.compact("t")
 		time.Sleep(20 * minute)
-		w.engine.Store(old)
+		w.putBack(old)
 		w.mustRepair(o)
 		if h := w.heads("t")[0]; h.Next != 8 {
 			t.Fatalf("the era begins at order %d", h.Next)
@@ -348,7 +348,7 @@ func TestLatestTimesGoOn(t *testing.T) {
 		w.compact("t")
 		a.minutes("t", 3)
 		time.Sleep(20 * minute)
-		w.engine.Store(old)
+		w.putBack(old)
 		w.mustRepair(o)
 		for range 2 {
 			for range 8 {
@@ -386,7 +386,7 @@ func writersForgetPartitions(t *testing.T, send func(context.Context, *sdk.Produ
 	a := w.writer()
 	a.minutes("t", 1) // knows of all four
 	time.Sleep(20 * minute)
-	w.engine.Store(old)
+	w.putBack(old)
 	w.mustRepair(o)
 	w.reopen()
 	for range 2 {

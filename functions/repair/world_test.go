@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,7 @@ type world struct {
 	objects *mem.Store
 	faulty  *fault.Store
 	log     *sdk.Log // a reader's and an administrator's, whose requests meet no faults
+	proof   string   // file
 
 	mu      sync.Mutex
 	onTable func(dynamodb.Call) dynamodb.Fault // befalls the repair's requests
@@ -136,7 +138,7 @@ func (w *world) open() *sdk.Log {
 // lose leaves nothing of the table, and opens the log for its repair.
 func (w *world) lose() {
 	w.Helper()
-	w.engine.Store(w.newEngine())
+	w.putBack(w.newEngine())
 	w.log.Close()
 	if _, err := sdk.Open(w.Context(), "mem://", sdk.WithDriver(w), sdk.WithCreateTable()); !errors.Is(err, sdk.ErrWrongLog) {
 		w.Errorf("a lost table: %v", err)
@@ -354,9 +356,20 @@ func (w *world) all(topic string) {
 	}
 }
 
+// putBack proves the log as it is, and puts its table back.
+func (w *world) putBack(old *dynamodb.Engine) {
+	w.Helper()
+	w.verify()
+	w.engine.Store(old)
+}
+
+// verify compares with what was proven by the one before, as well.
 func (w *world) verify() *verify.Report {
 	w.Helper()
-	report, err := verify.Run(w.Context(), w.shortcut(), w.objects, verify.Options{Env: w.env})
+	if w.proof == "" {
+		w.proof = filepath.Join(w.TempDir(), "proof")
+	}
+	report, err := verify.Run(w.Context(), w.shortcut(), w.objects, verify.Options{Proof: w.proof, All: true, Env: w.env})
 	check(w, err)
 	return report
 }
@@ -393,7 +406,8 @@ func (s *shortcut) SmallIDs(ctx context.Context, hash string, after, before segm
 // whole fails if verify finds damage.
 func (w *world) whole() {
 	w.Helper()
-	if report := w.verify(); !report.OK() {
+	report := w.verify()
+	if !report.OK() {
 		for _, f := range report.Findings {
 			w.Errorf("%s: %s %s", f.Kind, f.What, f.Where())
 		}
