@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,8 @@ import (
 type verifyOptions struct {
 	topics    []string
 	indexOnly bool
+	proof     string
+	all       bool
 	json      bool
 }
 
@@ -26,16 +29,28 @@ func (a *app) verifyCommand() *cobra.Command {
 		Long: `Read a whole log, or the topics named, and check everything about it that can be seen from outside: every record of every object against its
 checksums, the objects against the index, and the index against itself. Nothing is changed, and the log may be in use.
 
+Each row of the archive has the sum of its records, which stays what it is whatever rewrites them. With --proof the sums that were found are kept in a file, and
+the next check with the same file compares: whether what was there then is there still, to the last record, offset and byte, but for what was erased, key-compacted or
+has expired. It reads what is new only, with --all everything. Keep the file where who can change the log cannot change it.
+
 Findings are damage (records are lost, or not as they were written), suspicious (something that varve does not do) or information. Objects that
 nothing names are counted if all topics are verified.
 
 Exit status: 0 no damage, 1 damage found or not finished, 2 usage.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.topics = args
+			switch {
+			case o.indexOnly && o.proof != "":
+				return usagef("--proof needs the records, which --index-only does not read")
+			case o.all && o.proof == "":
+				return usagef("--all is for --proof FILE: without it everything is read")
+			}
 			return a.verify(c.Context(), o)
 		},
 	}
 	c.Flags().BoolVar(&o.indexOnly, "index-only", false, "leave the bodies of objects unread: check the table, and that objects are there and long enough")
+	c.Flags().StringVar(&o.proof, "proof", "", "compare with what this file says was there, read only what is new, and write what is there now; a file that is not there is made")
+	c.Flags().BoolVar(&o.all, "all", false, "with --proof: read everything")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	return c
 }
@@ -45,7 +60,7 @@ func (a *app) verify(ctx context.Context, o verifyOptions) error {
 	return a.withDirectLog(ctx, func(log *sdk.Log) error {
 		shown := a.count("verified")
 		b := log.Backend()
-		report, err := verify.Run(ctx, b.Table, b.Store, verify.Options{Topics: o.topics, IndexOnly: o.indexOnly, Env: a.env, Progress: shown.verifying})
+		report, err := verify.Run(ctx, b.Table, b.Store, verify.Options{Topics: o.topics, IndexOnly: o.indexOnly, Proof: o.proof, All: o.all, Env: a.env, Progress: shown.verifying})
 		shown.clear()
 		report.Spent = used.spent()
 		print := a.printReport
@@ -111,6 +126,12 @@ func (a *app) printReport(r *verify.Report) error {
 	t, s := r.Totals, r.Spent
 	fmt.Fprintf(out, "log %s: %s, %s, %s, %s, %s, %d bytes in %s\n", r.Log, plural(int(t.Topics), "topic", "topics"), plural(int(t.Partitions), "partition", "partitions"),
 		plural(int(t.Commits), "commit", "commits"), plural(int(t.Rows), "archive row", "archive rows"), plural(int(t.Records), "record", "records"), t.Bytes, plural(int(t.Objects), "object", "objects"))
+	if t.Unsummed > 0 {
+		fmt.Fprintf(out, "without a sum: %s, until they are rewritten\n", plural(int(t.Unsummed), "archive row", "archive rows"))
+	}
+	if p := r.Proof; p != nil {
+		fmt.Fprintln(out, proofLine(p, &t))
+	}
 	if t.Expired > 0 {
 		fmt.Fprintf(out, "not looked at, or gone, as expired: %s\n", plural(int(t.Expired), "object", "objects"))
 	}
@@ -121,6 +142,21 @@ func (a *app) printReport(r *verify.Report) error {
 	fmt.Fprintf(out, "used: %d requests to the table (%.1f read units), %d to the store, %.1f s; on AWS about $%.6f (prices of %s)\n", s.TableRequests, s.Units, s.StoreRequests, r.Seconds, s.Dollars, price.Date)
 	fmt.Fprintf(out, "%s: %d damage, %d suspicious, %d information\n", verdict(r), r.Damage, r.Suspicious, r.Information)
 	return out.Flush()
+}
+
+// proofLine says what became of a proof file.
+func proofLine(p *verify.Proven, t *verify.Totals) string {
+	line := "proof " + p.File + ": "
+	if p.Since.IsZero() {
+		line += "new"
+	} else {
+		line += fmt.Sprintf("%s compared with %s, %d that cannot be, %s known and not read", plural(int(t.Compared), "record", "records"), p.Since.Format(time.RFC3339), t.Uncompared,
+			plural(int(t.Known), "archive row", "archive rows"))
+	}
+	if !p.Replaced {
+		line += "; it stays as it was"
+	}
+	return line
 }
 
 func verdict(r *verify.Report) string {

@@ -98,6 +98,35 @@ func write(t *testing.T, path string, body []byte) {
 	}
 }
 
+// A proof file, from the first check on: what was compared, what was not read, and a file that is another log's.
+func TestVerifyProof(t *testing.T) {
+	url, file := newURL(t), filepath.Join(t.TempDir(), "proof")
+	must(t, url, "", "topic", "create", "t", "--partitions", "1")
+	must(t, url, strings.Repeat("a line of some length\n", 100), "produce", "t")
+	must(t, url, "", "compact", "--all")
+	for _, c := range []struct{ flags, want string }{
+		{"", "\nproof " + file + ": new\n"},
+		{"", " Z, 0 that cannot be, 1 archive row known and not read\n"},
+		{" --all", ": 100 records compared with 20"},
+		{" --all", ", 0 archive rows known and not read\n"},
+	} {
+		out := must(t, url, "", strings.Fields("verify --proof "+file+c.flags)...)
+		if c.want = strings.ReplaceAll(c.want, " Z", "Z"); !strings.Contains(out, c.want) || strings.Contains(out, "without a sum") || !strings.Contains(out, "\nsound: ") {
+			t.Errorf("verify --proof%s: no %q in\n%s", c.flags, c.want, out)
+		}
+	}
+	var r verify.Report
+	out := must(t, url, "", "verify", "--json", "--proof", file)
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Partitions) != 1 || r.Partitions[0].To != 100 || r.Partitions[0].Sum.Records != 100 || r.Totals.Known != 1 || !r.Proof.Replaced {
+		t.Errorf("%v\n%s", err, out)
+	}
+	other := newURL(t)
+	must(t, other, "", "topic", "create", "t")
+	if out, errs, code := varve(t, other, "", "verify", "--proof", file); code != exitFailed || !strings.Contains(errs, "name the file of this log") || !strings.Contains(out, "not finished") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+}
+
 // Who watches sees how far it is, and nothing of it is left.
 func TestVerifyProgress(t *testing.T) {
 	url := newURL(t)
