@@ -40,6 +40,16 @@ lint:
 	go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
+# The sizes that docs/reliability.md names: some five minutes, 7 GB of disk for one of them, and 1 GB of memory.
+.PHONY: limits soak
+limits:
+	go test -count=1 -timeout 30m ./localdev/limits -v -full
+
+# Ten days of a log at a steady rate with retention on, by a wall clock that runs ahead, in SOAK; takes 4 GB of disk.
+SOAK ?= 30m
+soak:
+	go run ./localdev/soak -for $(SOAK)
+
 # The fault simulation with many seeds, without the race detector, and that it catches what it should and replays. A process plays on one core, so there
 # is one for each scenario.
 sim:

@@ -11,7 +11,8 @@ import (
 // Limits of groups.
 const (
 	MaxMembers        = 1000    // of one group
-	MaxPlanPartitions = 100_000 // of all topics that one group reads: a plan stays under half of the largest item
+	MaxPlanPartitions = 100_000 // of all topics that one group reads
+	MaxPlanBytes      = 399_000 // of a plan, packed: an item has 400 KB. A thousand members with names of 100 bytes and 100,000 partitions have 320,000
 	MaxCommitMetadata = 256     // bytes that a commit may keep with an offset: 64 of them are billed with every commit of their lane
 	MaxSubscriptions  = 1000    // topics that one member names
 	MaxPatternBytes   = 1 << 10 // of a member's pattern

@@ -424,6 +424,13 @@ func TestLag(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
+	// One that cannot be read does not hide the others.
+	for _, form := range [][]string{nil, {"--json"}} {
+		out, errs, code := varve(t, url, "", append([]string{"lag", "nosuch", "a"}, form...)...)
+		if code == exitDone || !strings.Contains(errs, "nosuch") || !strings.Contains(out, "a") {
+			t.Errorf("%v: exit %d: %s%s", form, code, out, errs)
+		}
+	}
 	var got []groupLag
 	if err := json.Unmarshal([]byte(must(t, url, "", "lag", "b", "a", "b", "--json")), &got); err != nil {
 		t.Fatal(err)

@@ -38,15 +38,12 @@ type groupLag struct {
 
 func (a *app) lag(ctx context.Context, names []string, json bool) error {
 	return a.withLog(ctx, func(log *sdk.Log) error {
-		all, err := lags(ctx, log.Admin(), names)
-		if err != nil {
-			return err
-		}
+		all, unread := lags(ctx, log.Admin(), names)
 		for _, l := range all {
 			defer a.warn(l.Group, l.Partitions)
 		}
 		if json {
-			return a.printJSON(all)
+			return errors.Join(a.printJSON(all), unread)
 		}
 		out := bufio.NewWriter(a.out)
 		for i, l := range all {
@@ -61,11 +58,11 @@ func (a *app) lag(ctx context.Context, names []string, json bool) error {
 			}
 			table(out, "TOPIC PARTITION COMMITTED END LAG LOST AGE RETENTION", rows)
 		}
-		return out.Flush()
+		return errors.Join(out.Flush(), unread)
 	})
 }
 
-// lags is the lag of the groups named, or of all.
+// lags is the lag of the groups named, or of all: of those that can be read, where the error is of others.
 func lags(ctx context.Context, admin *sdk.Admin, names []string) ([]groupLag, error) {
 	named := len(names) > 0
 	if !named {
@@ -74,16 +71,17 @@ func lags(ctx context.Context, admin *sdk.Admin, names []string) ([]groupLag, er
 			return nil, err
 		}
 	}
-	all := []groupLag{}
+	all, unread := []groupLag{}, []error(nil)
 	for _, name := range names {
 		d, err := admin.DescribeGroup(ctx, name, sdk.Earliest)
 		if !named && errors.Is(err, sdk.ErrUnknownGroup) { // deleted meanwhile
 			continue
 		}
 		if err != nil {
-			return nil, err
+			unread = append(unread, err)
+			continue
 		}
 		all = append(all, groupLag{name, sum(d.Partitions), d.Partitions, d.Gone, d.New})
 	}
-	return all, nil
+	return all, errors.Join(unread...)
 }

@@ -326,7 +326,7 @@ func TestRate(t *testing.T) {
 	if told.Load() != sent {
 		t.Errorf("%d of %d records were acknowledged", told.Load(), sent)
 	}
-	if peak > 640<<20 || routines > 200 {
+	if peak > 4*192<<20 || routines > 200 { // a buffer of 192 MiB, its segments once more, and as much garbage again before it is collected
 		t.Errorf("%d bytes of heap, %d goroutines", peak, routines)
 	}
 }

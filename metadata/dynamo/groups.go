@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -250,6 +251,10 @@ func (t *Table) Bury(ctx context.Context, group string, m *metadata.Member) erro
 func (t *Table) PutPlan(ctx context.Context, group string, p *metadata.Plan) error {
 	c := writing("PutPlan", "", metadata.PlanKey(group))
 	packed := metadata.AppendPlan(nil, p)
+	if len(packed) > metadata.MaxPlanBytes {
+		return &metadata.FieldError{Field: fmt.Sprintf("plan of group %q", group), Value: fmt.Sprintf("%d bytes", len(packed)),
+			Valid: fmt.Sprintf("at most %d: fewer members or partitions, or shorter names of members", metadata.MaxPlanBytes)}
+	}
 	x := newExpr()
 	x.assign(attrGeneration, x.num(p.Generation))
 	x.assign(attrPacked, x.value(binary(packed)))

@@ -175,6 +175,21 @@ func testPlan(f *fixture) {
 	if !reflect.DeepEqual(s.Plan, plan(2, "a", "b", "c")) {
 		f.Errorf("plan %+v", s.Plan)
 	}
+	var long []string
+	for i := range metadata.MaxMembers {
+		long = append(long, fmt.Sprintf("%0249d", i))
+	}
+	largest := plan(3, long...)
+	f.ok(f.table.PutPlan(f.ctx, "g", largest))
+	largest.Generation++
+	largest.Topics[0].Owners = make([]int, metadata.MaxPlanPartitions)
+	largest.Topics[0].Known = len(largest.Topics[0].Owners)
+	for i := range largest.Topics[0].Owners {
+		largest.Topics[0].Owners[i] = metadata.MaxMembers - 1
+	}
+	if err := f.table.PutPlan(f.ctx, "g", largest); !errors.Is(err, metadata.ErrInvalid) {
+		f.Errorf("a plan that no item holds: %v", err)
+	}
 }
 
 func testPlanRace(f *fixture) {
