@@ -30,6 +30,21 @@ func (w *world) long(t *metadata.Topic, chunks int) {
 	}
 }
 
+// measure sweeps after that time, and returns what it took.
+func (w *world) measure(what string, after time.Duration) string {
+	w.t.Helper()
+	time.Sleep(after)
+	w.table.off, w.counts = true, map[string]int{} // all requests
+	_, told, err := w.sweep(w.options())
+	check(w.t, err)
+	line := fmt.Sprintf("%s: %d deleted", what, len(told))
+	for _, op := range slices.Sorted(maps.Keys(w.counts)) {
+		line += fmt.Sprintf(", %s %d", op, w.counts[op])
+	}
+	w.t.Log(line)
+	return line
+}
+
 // A sweep costs what is new since the last one, and something for each lane: not more in a log that is a hundred times as long.
 func TestCostIsWhatIsNew(t *testing.T) {
 	var seen []string
@@ -44,24 +59,11 @@ func TestCostIsWhatIsNew(t *testing.T) {
 			time.Sleep(10 * time.Hour)
 			_, _, err := w.sweep(w.options())
 			check(t, err)
-			measure := func(what string) {
-				t.Helper()
-				w.table.off, w.counts = true, map[string]int{} // all requests
-				_, told, err := w.sweep(w.options())
-				check(t, err)
-				line := fmt.Sprintf("%s: %d deleted", what, len(told))
-				for _, op := range slices.Sorted(maps.Keys(w.counts)) {
-					line += fmt.Sprintf(", %s %d", op, w.counts[op])
-				}
-				t.Logf("%d chunks: %s", chunks, line)
-				seen = append(seen, line)
-			}
-			measure("nothing new, at once")
-			time.Sleep(4 * time.Hour)
-			measure("nothing new, hours later")
+			measure := func(what string, after time.Duration) { seen = append(seen, w.measure(what, after)) }
+			measure("nothing new, at once", 0)
+			measure("nothing new, hours later", 4*time.Hour)
 			w.fill(16, part{topic, 0, 1})
-			time.Sleep(4 * time.Hour)
-			measure("16 commits")
+			measure("16 commits", 4*time.Hour)
 		})
 	}
 	n := len(seen) / len(lengths)
@@ -98,19 +100,7 @@ func TestCostOfAnArchiveIsWhatIsNew(t *testing.T) {
 			if rows := w.rows(topic, 0); len(rows) != min(1000, segments-1) {
 				t.Fatalf("%d rows", len(rows))
 			}
-			measure := func(what string, after time.Duration) {
-				t.Helper()
-				time.Sleep(after)
-				w.table.off, w.counts = true, map[string]int{} // all requests
-				_, told, err := w.sweep(w.options())
-				check(t, err)
-				line := fmt.Sprintf("%s: %d deleted", what, len(told))
-				for _, op := range slices.Sorted(maps.Keys(w.counts)) {
-					line += fmt.Sprintf(", %s %d", op, w.counts[op])
-				}
-				t.Logf("%d archive segments: %s", segments, line)
-				seen = append(seen, line)
-			}
+			measure := func(what string, after time.Duration) { seen = append(seen, w.measure(what, after)) }
 			measure("nothing new", 4*time.Hour)
 			w.fill(16, part{topic, 0, 1})
 			w.compact(topic, lane)
