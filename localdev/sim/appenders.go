@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"time"
 
 	"github.com/varvelog/varve/sdk"
 )
@@ -15,11 +14,12 @@ type Comparer struct {
 	Name, Topic string
 	Partition   int
 	Appends     int
+	Lull        int // as of a Producer
 }
 
 // Play implements Actor.
 func (x *Comparer) Play(w *World) {
-	w.turns(x.Name, x.Topic, x.Appends, func(a *appender) func() {
+	w.turns(x.Name, x.Topic, x.Appends, x.Lull, func(a *appender) func() {
 		end := int64(-1)
 		return func() { end, _ = a.appendAt(x.Partition, end) }
 	})
@@ -38,11 +38,12 @@ type Holder struct {
 	Name, Topic string
 	Partition   int
 	Appends     int
+	Lull        int // as of a Producer
 }
 
 // Play implements Actor.
 func (x *Holder) Play(w *World) {
-	w.turns(x.Name, x.Topic, x.Appends, func(a *appender) func() {
+	w.turns(x.Name, x.Topic, x.Appends, x.Lull, func(a *appender) func() {
 		token := int64(0)
 		return func() { token, _ = a.appendUnder(x.Partition, token) }
 	})
@@ -60,11 +61,12 @@ func (x *Holder) Prove(w *World) {
 type Transactor struct {
 	Name, Topic string
 	Appends     int
+	Lull        int // as of a Producer
 }
 
 // Play implements Actor.
 func (x *Transactor) Play(w *World) {
-	w.turns(x.Name, x.Topic, x.Appends, func(a *appender) func() {
+	w.turns(x.Name, x.Topic, x.Appends, x.Lull, func(a *appender) func() {
 		return func() { a.appendAtomic(w.Partitions(x.Topic)) }
 	})
 }
@@ -75,14 +77,14 @@ func (x *Transactor) Prove(w *World) {
 	w.prove(x.Name, func(a *appender) *Together { return a.appendAtomic(w.Partitions(x.Topic)) })
 }
 
-// turns plays so many turns of a part that appends; begin begins a life of it.
-func (w *World) turns(part, topic string, turns int, begin func(*appender) (turn func())) {
+// turns plays so many turns of a part that appends, hours apart after one in lull; begin begins a life of it.
+func (w *World) turns(part, topic string, turns, lull int, begin func(*appender) (turn func())) {
 	w.Lives(part, Life{}, turns, func(p *Process, left int) {
 		a := p.appender(topic)
 		if a == nil {
 			return
 		}
-		for turn := begin(a); left > 0 && a.Rest(a.Chance("turn").Within(time.Millisecond, 1500*time.Millisecond)); left-- {
+		for turn := begin(a); left > 0 && a.Rest(pauses(a.Chance("turn"), lull)); left-- {
 			a.Turn()
 			turn()
 		}
@@ -114,9 +116,13 @@ func (a *appender) records(partition int, t *Together) (records []*sdk.Record) {
 // appendAt appends a few records where the end is; -1 is one that must be read first. It returns the end as it is then, -1 if that is not known.
 func (a *appender) appendAt(partition int, end int64) (next int64, _ *Together) {
 	if end < 0 {
+		asked := a.world.clock()
 		offsets, err := a.log.Admin().Offsets(a.ctx, a.topic)
 		if !a.Rest(1) || err != nil {
 			return -1, nil
+		}
+		for i, o := range offsets {
+			a.world.ReadEnd(a.Name, Partition{a.topic, i}, asked, o.End)
 		}
 		end = offsets[partition].End
 	}
@@ -153,16 +159,19 @@ func (a *appender) appendUnder(partition int, token int64) (int64, *Together) {
 
 // takeFence raises the partition's token and returns it, or 0 if that did not succeed.
 func (a *appender) takeFence(partition int) int64 {
-	admin := a.log.Admin()
+	admin, at, asked := a.log.Admin(), Partition{a.topic, partition}, a.world.clock()
 	now, err := admin.Fence(a.ctx, a.topic, partition)
 	if err != nil || !a.Rest(1) {
 		return 0
 	}
+	a.world.ReadToken(a.Name, at, asked, now)
 	to := now + 1 + a.Chance("token").Int64N(3)
+	told := a.world.SetsToken(a.Name, at, now, to)
 	if err := admin.SetFence(a.ctx, a.topic, partition, now, to); err != nil || !a.Rest(1) {
 		return 0
 	}
-	a.world.Fence(a.Name, Partition{a.topic, partition}, to)
+	told()
+	a.world.Fence(a.Name, at, to)
 	return to
 }
 

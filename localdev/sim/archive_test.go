@@ -66,7 +66,7 @@ func archive() sim.Scenario {
 // damage, a repeat, or a gap that no rule made; no log start passes what has not expired; what no rule has removed is there, at its offset; and when all is over
 // and the restore window has passed nothing is left that nothing names.
 func TestArchive(t *testing.T) {
-	simulate(t, archive(), 1, 60, "archived", "archived by another", "merged", "left out by key", "tombstones left out", "erased", "erased: proven", "log start moved", "records deleted", "looked up by time", "offsets passed", "replayed",
+	simulate(t, archive, 1, 60, "archived", "archived by another", "merged", "left out by key", "tombstones left out", "erased", "erased: proven", "log start moved", "records deleted", "looked up by time", "offsets passed", "replayed",
 		"swept: object", "swept: small segment", "swept: chunk", "swept: archive row", "swept: work list entry", "swept: deleted topic", "sweep refused: clock",
 		"frozen before-publish", "frozen before-commit", "frozen after-upload", "frozen after-publish", "frozen before-delete", "topic changed", "topic deleted", "killed", "frozen for hours", "small segment",
 		"commuter has come", "took what its life before had had",

@@ -37,7 +37,7 @@ func slowly() sim.Scenario {
 
 // TestArchiveStandingStill plays this: who has stood still publishes, commits and deletes nothing that is not as it was.
 func TestArchiveStandingStill(t *testing.T) {
-	simulate(t, slowly(), 1, 30, "archived", "erased", "erased: proven", "swept: object", "frozen before-publish", "frozen after-publish", "frozen before-delete", "frozen before-commit")
+	simulate(t, slowly, 1, 30, "archived", "erased", "erased: proven", "swept: object", "frozen before-publish", "frozen after-publish", "frozen before-delete", "frozen before-commit")
 }
 
 // The simulation of an archive must be able to fail: each of these takes one rule out, outside the production code, and is caught.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -59,10 +60,17 @@ func (x *Deleter) Play(w *World) {
 	w.Lives(x.Name, Life{}, x.Times, func(p *Process, left int) {
 		log := p.Open()
 		for ; log != nil && left > 0 && p.Rest(p.Chance("delete").Within(0, 10*time.Hour)); left-- {
-			if d == nil {
+			interrupted := d != nil
+			if !interrupted {
 				d = w.Deletes(x.Topic.Name)
 			}
 			if !p.until("delete "+x.Topic.Name, sdk.ErrUnknownTopic, func() error { return log.Admin().DeleteTopic(p.ctx, x.Topic.Name) }) {
+				return
+			}
+			if interrupted && !p.until("finish deletions", nil, func() error { // or the topic takes records still, until a sweep finishes it
+				_, err := log.Admin().CleanTopics(p.ctx)
+				return err
+			}) {
 				return
 			}
 			w.Count("topic deleted")
@@ -106,12 +114,13 @@ func (x *Deleter) Prove(*World) {}
 type Replayer struct {
 	Name, Topic string
 	Every       time.Duration
+	Times       int // at most; 0: as often as there is time
 }
 
 // Play implements Actor.
 func (x *Replayer) Play(w *World) {
 	w.Follow(func() {
-		for n := 0; ; n++ {
+		for n := 0; x.Times == 0 || n < x.Times; n++ {
 			p := w.start(x.Name+"."+strconv.Itoa(n), x.Name, Life{Seldom: 6})
 			if w.Idle(p.Chance("begins").Within(0, x.Every)); w.Calming() {
 				return
@@ -177,6 +186,7 @@ func (x *Replayer) read(p *Process, replay *sdk.Replay) error {
 type Visitor struct {
 	Name, Topic string
 	Visits      int
+	Every       time.Duration // each within this after the last; 0: hours
 	Trims       bool
 }
 
@@ -184,7 +194,7 @@ type Visitor struct {
 func (x *Visitor) Play(w *World) {
 	w.Lives(x.Name, Life{}, x.Visits, func(p *Process, left int) {
 		log := p.Open()
-		for ; log != nil && left > 0 && p.Rest(p.Chance("visit").Within(0, 3*time.Hour)); left-- {
+		for ; log != nil && left > 0 && p.Rest(p.Chance("visit").Within(0, cmp.Or(x.Every, 3*time.Hour))); left-- {
 			p.Turn()
 			c := p.Chance("partition")
 			at := Partition{x.Topic, c.Below(w.Partitions(x.Topic))}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -17,9 +18,11 @@ type Callers struct {
 	Name, Topic string
 	Clients     int
 	Gateways    int
-	Requests    int // of each client
+	Requests    int  // of each client
+	Busy        bool // they are never idle
 
-	clients []*client
+	clients    []*client
+	partitions int // to which they append, of one lane
 }
 
 // client is one of them. Nothing befalls its own process.
@@ -33,6 +36,9 @@ type client struct {
 
 // Play implements Actor.
 func (x *Callers) Play(w *World) {
+	row, err := w.table().Topic(context.Background(), x.Topic)
+	w.must(err)
+	x.partitions = min(4, row.Partitions, row.LaneWidth)
 	done := make(chan struct{})
 	var gateways, clients sync.WaitGroup
 	for i := range x.Gateways {
@@ -50,7 +56,7 @@ func (x *Callers) Play(w *World) {
 		})
 	}
 	early := min(x.Clients, metadata.MaxProducers-2)
-	idle, n := w.Chance(x.Name, "idle").OneIn(3), early
+	idle, n := !x.Busy && w.Chance(x.Name, "idle").OneIn(3), early
 	if idle {
 		n = x.Clients
 	}
@@ -100,7 +106,7 @@ type reply struct {
 
 // request sends the next request until there is an answer.
 func (c *client) request() {
-	t, at := &Together{}, c.Chance("partitions").Some(1+c.Chance("several").Below(2), 4)
+	t, at := &Together{}, c.Chance("partitions").Some(1+c.Chance("several").Below(2), c.of.partitions)
 	for range 1 + c.Chance("records").Below(3) {
 		for _, partition := range at {
 			value := fmt.Sprintf("%s/%d", c.Name, c.number)

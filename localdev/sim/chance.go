@@ -12,7 +12,8 @@ import (
 // Chance is what a seed has in store for one thing: another sequence for whatever else is named, the same when the same is named again.
 type Chance struct{ *env.Rand }
 
-func newChance(seed int64, parts ...string) Chance {
+// NewChance is chance for whatever the parts name.
+func NewChance(seed int64, parts ...string) Chance {
 	h := fnv.New64a()
 	binary.Write(h, binary.LittleEndian, seed)
 	for _, p := range parts {

@@ -25,6 +25,9 @@ func newTold() *told {
 	return h
 }
 
+// tick is the next moment.
+func (h *told) tick() time.Time { return h.History.now() }
+
 // ok appends a value that is acknowledged; failed one that is not; open one of which nothing is told.
 func (h *told) ok(value string, offset int64, with *Together) *Op {
 	o := h.open(value, with)

@@ -122,8 +122,8 @@ func withinEpoch(h *History, facts []*Fact, before int64) int64 {
 	return highest[len(highest)-1]
 }
 
-// AtLeastOnce: everything below a committed offset somebody has finished before, after the latest reset and from where that led on.
-func AtLeastOnce(h *History, _ *Log) {
+// AtLeastOnce: everything below a committed offset somebody has finished before, after the latest reset and from where that led on; or it has been removed.
+func AtLeastOnce(h *History, l *Log) {
 	order, all := h.shares()
 	for _, s := range order {
 		epochs, resets := eras(all[s])
@@ -140,7 +140,7 @@ func AtLeastOnce(h *History, _ *Log) {
 				from, since = r.Offset, r.Asked
 			}
 			if done[begun] == nil {
-				done[begun] = finishedBy(all[s], from, since)
+				done[begun] = finishedBy(all[s], from, since, func(offset int64) bool { return l.gone(s.Partition, offset) })
 			}
 			by := f.Asked
 			if f.Kind == Sampled { // it may have been committed after it was asked for
@@ -156,8 +156,8 @@ func AtLeastOnce(h *History, _ *Log) {
 	}
 }
 
-// finishedBy is, for each offset from there on without a gap, when that and all before it had been finished, counting what was after since.
-func finishedBy(facts []*Fact, from int64, since time.Time) (by []time.Time) {
+// finishedBy is, for each offset from there on without a gap, when that and all before it had been finished, counting what was after since. What is gone needs nobody.
+func finishedBy(facts []*Fact, from int64, since time.Time, gone func(int64) bool) (by []time.Time) {
 	first := map[int64]time.Time{}
 	for _, f := range facts {
 		if _, known := first[f.Offset]; f.Kind == Finished && !known && f.Told.After(since) {
@@ -166,7 +166,7 @@ func finishedBy(facts []*Fact, from int64, since time.Time) (by []time.Time) {
 	}
 	by = []time.Time{}
 	var latest time.Time
-	for at, ok := first[from]; ok; at, ok = first[from] {
+	for at, ok := first[from]; ok || gone(from); at, ok = first[from] {
 		if at.After(latest) {
 			latest = at
 		}
@@ -204,7 +204,7 @@ func ExactlyOnce(h *History, l *Log) {
 		}
 		for o := range lastCommitted(all[s]) {
 			h.Count(which)
-			if n := results[s][o]; n == 0 || n > 1 && len(epochs) == 0 {
+			if n := results[s][o]; n == 0 && !l.gone(s.Partition, o) || n > 1 && len(epochs) == 0 {
 				h.Bad(About{At: s.Partition}, "record %d of %v has %d results in the log, %d resets", o, s, n, len(epochs))
 			}
 		}
@@ -222,7 +222,7 @@ func lastCommitted(facts []*Fact) (offset int64) {
 }
 
 // InTurn: a member is given records of a partition only between having got and having lost it, each in its turn, and only while its last heartbeat is
-// not older than half the time-out.
+// not older than half the time-out. Where records are removed it may meet gaps, which Passed judges.
 func InTurn(h *History, _ *Log) {
 	type holding struct {
 		lost time.Time
@@ -247,6 +247,9 @@ func InTurn(h *History, _ *Log) {
 			h.BadFact(f, "%v, %v after it had learnt that it lost it", f, f.Told.Sub(hold.lost))
 		case f.Age >= f.Timeout/2:
 			h.BadFact(f, "%v, %v after it sent its last confirmed heartbeat", f, f.Age)
+		case hold.next >= 0 && f.Offset > hold.next && h.removes:
+			h.removals.gaps = append(h.removals.gaps, gap{f.about(), hold.next, f.Offset, f.Told, f.step})
+			hold.next = f.Offset + 1
 		case hold.next >= 0 && f.Offset != hold.next:
 			h.BadFact(f, "%v, where %d comes next", f, hold.next)
 		default:

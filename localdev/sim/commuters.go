@@ -16,6 +16,7 @@ import (
 type Commuter struct {
 	Name, Topic string
 	Away        time.Duration // at most
+	Times       int           // that it comes at most while things fail; 0: as often as there is time
 
 	mu   sync.Mutex
 	next map[int]int64 // by partition: what it is to be given next, since it has come or got the partition anew
@@ -29,7 +30,7 @@ const commuterTimeout = 30 * time.Second
 func (x *Commuter) Play(w *World) {
 	x.next, x.done = map[int]int64{}, map[int]int64{}
 	w.Follow(func() {
-		for n := 0; ; n++ {
+		for n := 0; x.Times == 0 || n < x.Times; n++ {
 			p := w.start(x.Name+"."+strconv.Itoa(n), x.Name, Life{Seldom: 3})
 			c := p.Chance("away")
 			away := x.Away
@@ -100,7 +101,7 @@ func (x *Commuter) poll(p *Process, consumer *sdk.Consumer, manual bool) (n int,
 		if !p.Rest(p.Chance("work").Within(1, 30*time.Millisecond)) {
 			return n, false
 		}
-		x.finished(f)
+		x.finished(p, f)
 	}
 	if manual && !p.Chance("commit").OneIn(4) {
 		err := consumer.Commit(p.ctx)
@@ -162,7 +163,10 @@ func (x *Commuter) take(p *Process, f sdk.Fetch) {
 	}
 }
 
-func (x *Commuter) finished(f sdk.Fetch) {
+func (x *Commuter) finished(p *Process, f sdk.Fetch) {
+	for _, r := range f.Records {
+		p.world.Fact(Fact{Kind: Finished, By: p.Name, Share: Share{x.Name, Partition{x.Topic, r.Partition}}, Offset: r.Offset})
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.done[f.Partition] = max(x.done[f.Partition], f.Records[len(f.Records)-1].Offset+1)

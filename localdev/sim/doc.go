@@ -9,7 +9,7 @@
 //	calm     nothing begins to fail any more, what is frozen is thawed, and what is late arrives
 //	proof    each actor shows that it goes on
 //	settle   where things are removed: days go by until all that has to be waited for is over
-//	check    the log is read twice, from table and store and by a reader, and compared with the history
+//	check    the log is read twice, from table and store and by a reader, and compared with the history; the history itself must be one that can be
 //	sequel   in some seeds the table is put back to an earlier moment while writers go on, and repaired
 //
 // What groups of consumers do is recorded as facts: what the answers of the table show of leases and offsets, at the seam above the adapter, what members

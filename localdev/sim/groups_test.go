@@ -37,7 +37,7 @@ func groups() sim.Scenario {
 // no partition is without an owner for longer than two session time-outs while a member is well, whoever else comes and dies, no member is given anything of
 // what it has learnt to have lost, none is fenced by an earlier start; and when the faults end all is committed.
 func TestGroups(t *testing.T) {
-	simulate(t, groups(), 1, 50, "took over from the dead", "took over from one who was judged dead and lives", "handed over",
+	simulate(t, groups, 1, 50, "took over from the dead", "took over from one who was judged dead and lives", "handed over",
 		"took what its life before had had", "took what it had, anew", "lost something after a freeze", "judged dead, and lives",
 		"fenced", "told that it is fenced", "buried another", "buried one whom another had watched", "planned", "plan conflict",
 		"lease refused", "commit refused by its lease", "reset under a living member", "reset refused, members live",

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -13,6 +14,10 @@ import (
 type Partition struct {
 	Topic  string
 	Number int
+}
+
+func (p Partition) compare(other Partition) int {
+	return cmp.Or(cmp.Compare(p.Topic, other.Topic), cmp.Compare(p.Number, other.Number))
 }
 
 func (p Partition) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Number) }
@@ -72,6 +77,8 @@ type History struct {
 	seen       map[Partition]map[int64]string
 	fences     map[Partition]map[int64]string // who took which token
 	facts      []*Fact                        // of groups, in the order in which they were told
+	observed   []*observation                 // requests that are no appends
+	given      map[About]*observation         // the latest records of each reader
 	removes    bool                           // gaps are noted and judged in the end
 	removals   removals
 	dead       map[string]bool
@@ -84,7 +91,7 @@ type History struct {
 
 // NewHistory is an empty one that begins now.
 func NewHistory(now func() time.Time) *History {
-	return &History{now: now, began: now(), seen: map[Partition]map[int64]string{}, fences: map[Partition]map[int64]string{}, dead: map[string]bool{},
+	return &History{now: now, began: now(), seen: map[Partition]map[int64]string{}, fences: map[Partition]map[int64]string{}, given: map[About]*observation{}, dead: map[string]bool{},
 		counts: Counts{}}
 }
 
@@ -153,6 +160,7 @@ func (h *History) HasRead(by string, at Partition, offset int64, value string) {
 }
 
 func (h *History) hasRead(about About, offset int64, value string) {
+	h.reads(about, offset)
 	at := about.At
 	if h.seen[at] == nil {
 		h.seen[at] = map[int64]string{}

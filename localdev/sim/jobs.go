@@ -25,6 +25,7 @@ import (
 type Job struct {
 	Name  string
 	Every time.Duration // it begins within this after the last run
+	Times int           // that it does it at most; 0: as often as there is time
 	Luck  int           // of its processes; 0 is 1
 	Skew  time.Duration // how far their clocks may be off; 0 is minutes
 	Do    func(*Process, sdk.Backend) error
@@ -41,7 +42,7 @@ const SweepSkew = sweep.MaxClockSkew / 2
 // Play implements Actor.
 func (x *Job) Play(w *World) {
 	w.Follow(func() {
-		for n := 0; ; n++ {
+		for n := 0; x.Times == 0 || n < x.Times; n++ {
 			p := w.start(fmt.Sprintf("%s.%d", x.Name, n), x.Name, x.life())
 			if w.Idle(p.Chance("begins").Within(0, x.Every)); w.Calming() {
 				return
@@ -202,9 +203,12 @@ func (p *Process) counted(what string, n int) {
 	}
 }
 
-// Accountant has the world read what was committed, and audits what the log still has when it has got calm and when everything that the jobs have to wait for has
-// passed. It is the last of the cast.
+// Auditor has the world read what was committed, and audits what the log still has when it has got calm. It is the last of the cast.
+type Auditor struct{}
+
+// Accountant is an Auditor that audits again when everything that the jobs have to wait for has passed.
 type Accountant struct {
+	Auditor
 	Jobs  []*Job // that are done then, one after another
 	Sweep *Job   // likewise, and once more when what they have replaced is out of the restore window
 	Full  *Job   // a sweep that looks at everything, in the end
@@ -214,7 +218,7 @@ type Accountant struct {
 const recordEvery = 2 * time.Hour
 
 // Play implements Actor.
-func (x *Accountant) Play(w *World) {
+func (Auditor) Play(w *World) {
 	w.Follow(func() {
 		for !w.Calming() {
 			w.record()
@@ -224,7 +228,7 @@ func (x *Accountant) Play(w *World) {
 }
 
 // Prove implements Actor.
-func (x *Accountant) Prove(w *World) { w.Audit() }
+func (Auditor) Prove(w *World) { w.Audit() }
 
 // Settle implements Settler: after two days in which nobody appends, nothing is left that is of no use.
 func (x *Accountant) Settle(w *World) {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -45,11 +44,18 @@ func NewLog(values map[Partition][]string) *Log {
 	return l
 }
 
+// gone tells whether the first audit has found an offset that was given without its record: it has been removed.
+func (l *Log) gone(at Partition, offset int64) bool {
+	if len(l.Audits) == 0 || offset >= int64(len(l.Committed[at])) {
+		return false
+	}
+	_, there := l.Audits[0].Values[at][offset]
+	return !there
+}
+
 // Partitions are those of the log, in order.
 func (l *Log) Partitions() []Partition {
-	return slices.SortedFunc(maps.Keys(l.Values), func(a, b Partition) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Number, b.Number))
-	})
+	return slices.SortedFunc(maps.Keys(l.Values), Partition.compare)
 }
 
 // Find tells whether the record is in the log, in its partition, and at which offset.

@@ -185,7 +185,7 @@ func (m *member) finished(topic string, records []sdk.Record) {
 	for _, r := range records {
 		m.fact(Finished, m.share(sdk.TopicPartition{Topic: topic, Partition: r.Partition}), Fact{Offset: r.Offset})
 		if m.Alive() {
-			m.world.HasRead(m.Name, Partition{topic, r.Partition}, r.Offset, string(r.Value))
+			m.world.HasRead(m.Name, Partition{topic, r.Partition}, r.Offset, valueOf(r.Value, r.Headers))
 		}
 	}
 }

@@ -15,13 +15,14 @@ import (
 type Outbox struct {
 	Name, Topic string
 	Appends     int
+	Lull        int // as of a Producer
 
 	sent []*Together
 }
 
 // Play implements Actor.
 func (x *Outbox) Play(w *World) {
-	w.turns(x.Name, x.Topic, x.Appends, func(a *appender) func() { return func() { x.append(a) } })
+	w.turns(x.Name, x.Topic, x.Appends, x.Lull, func(a *appender) func() { return func() { x.append(a) } })
 }
 
 // Prove implements Actor: it appends, and then, as nothing is under way any more, looks for what all its transactions have written.

@@ -126,7 +126,7 @@ func (x *Producer) Play(w *World) {
 
 // bursts plays so many bursts, or as many as the process lives to begin. Then it waits until all is told.
 func (a *appender) bursts(x *Producer, left int) {
-	for ; left > 0 && a.Rest(x.pause(a.Chance("burst"))); left-- {
+	for ; left > 0 && a.Rest(pauses(a.Chance("burst"), x.Lull)); left-- {
 		a.Turn()
 		c := a.Chance("records")
 		for _, topic := range append([]string{a.topic}, x.Also...) {
@@ -143,9 +143,10 @@ func (a *appender) bursts(x *Producer, left int) {
 // lullMost is the longest of the lulls.
 const lullMost = 8 * time.Hour
 
-func (x *Producer) pause(c Chance) time.Duration {
+// pauses is how long somebody waits until it appends again; once in lull for hours.
+func pauses(c Chance, lull int) time.Duration {
 	d := c.Within(time.Millisecond, 1500*time.Millisecond)
-	if c.OneIn(x.Lull) {
+	if c.OneIn(lull) {
 		d += c.Within(0, lullMost)
 	}
 	return d

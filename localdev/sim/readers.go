@@ -111,14 +111,14 @@ func (r *cursor) options(c Chance) []sdk.ReaderOption {
 	return options
 }
 
-// follow polls so many times, or until it gets calm, which is when it must see what partitions there are; after that, until the world is over. It
+// follow polls so many times, or until the load is over, which is when it must see what partitions there are; after that, until the world is over. It
 // returns how many records it was given, and early when the process dies.
 func (r *cursor) follow(p *Process, log *sdk.Log, polls int) (n int) {
 	w, c := p.world, p.Chance("follow")
 	r.mu.Lock()
 	r.by = p.Name
 	r.mu.Unlock()
-	calm := w.Calming()
+	played := w.played.Load()
 	reader, err := log.NewReader(p.ctx, r.topic, r.options(c)...)
 	if err != nil {
 		r.failed(p, err)
@@ -129,7 +129,7 @@ func (r *cursor) follow(p *Process, log *sdk.Log, polls int) (n int) {
 	if w.removes {
 		patience = rarePolls
 	}
-	for idle := 0; !w.Over() && (calm || polls > 0 && !w.Calming() && idle < patience); polls-- {
+	for idle := 0; !w.Over() && (played || polls > 0 && !w.played.Load() && idle < patience); polls-- {
 		fetches, err := reader.Poll(p.ctx)
 		if !p.Rest(c.Within(1, 20*time.Millisecond)) || w.Over() {
 			return n
@@ -244,6 +244,7 @@ func (w *World) ends(topic string) []int64 {
 			continue
 		}
 		ends[i] = head.Ends[at.Slot]
+		w.ReadEnd("the world", Partition{topic, i}, w.clock(), ends[i])
 	}
 	return ends
 }

@@ -17,7 +17,7 @@ const plays = 8
 
 // A seed decides everything, so that one that fails can be played again: the same seed has the same history.
 func TestSimulationReplays(t *testing.T) {
-	for name, scenario := range map[string]func() sim.Scenario{"one lane": oneLane, "many lanes": manyLanes, "groups": groups, "archive": archive, "restores": restored} {
+	for name, scenario := range map[string]func() sim.Scenario{"small world": func() sim.Scenario { return smallWorld(max(*oneSeed, 1)) }, "one lane": oneLane, "many lanes": manyLanes, "groups": groups, "archive": archive, "restores": restored} {
 		t.Run(name, func(t *testing.T) {
 			seed, seen := max(*oneSeed, 1), map[uint64]*sim.World{}
 			for n := range plays {

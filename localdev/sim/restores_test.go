@@ -25,6 +25,6 @@ func restored() sim.Scenario {
 // TestRestores puts the table back to an earlier moment while writers go on, who like the repair are killed and frozen, and of whose requests a fifth goes wrong. No record that was
 // acknowledged is lost or comes twice, and no offset stands for two.
 func TestRestores(t *testing.T) {
-	simulate(t, restored(), 2, 6, "table put back", "repaired", "repair cut off", "repair failed", "repaired again for what was young", "came back at their offsets", "appended again", "grown by a repair",
+	simulate(t, restored, 2, 6, "table put back", "repaired", "repair cut off", "repair failed", "repaired again for what was young", "came back at their offsets", "appended again", "grown by a repair",
 		"kept its offset", "lost its offset", "archived", "swept: object", "topic changed")
 }

@@ -15,7 +15,8 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 0, "how many seeds a simulation plays, from 1 on; 0: a few")
+	seeds   = flag.Int("seeds", 0, "how many seeds a simulation plays, from -from on; 0: a few")
+	from    = flag.Int64("from", 1, "the first of the seeds that -seeds asks for")
 	oneSeed = flag.Int64("seed", 0, "the only seed that a simulation plays; 0: as many as -seeds says")
 	lines   = flag.Int("lines", 20, "how many lines of the trace a seed that fails prints at most")
 )
@@ -74,7 +75,7 @@ func keeper(retentions ...string) *sim.Keeper {
 // was acknowledged is in the log once, where it was said to be; what was reported as failed is not; offsets are dense; each producer's order is
 // kept through failures; readers saw exactly the log; and when the faults end everybody advances.
 func TestBR13_Simulation(t *testing.T) {
-	simulate(t, oneLane(), 2, 300, "settled: found in head", "settled: found in chunk", "settled: committed again", "settled: unknown", "told: unknown",
+	simulate(t, oneLane, 2, 300, "settled: found in head", "settled: found in chunk", "settled: committed again", "settled: unknown", "told: unknown",
 		"told: prior failed", "refused: epoch", "refused: full", "spill by another", "minted anew", "small segment", "topic changed", "killed", "killed while spilling",
 		"frozen", "suspended", "cut off", "once: applied", "once: repeated", "once: evicted", "once: too many producers", "once: room made", "once: cut again",
 		"refused: producer")
@@ -84,7 +85,7 @@ func TestBR13_Simulation(t *testing.T) {
 // that grow in number: conditional appends are made where their conditions held, fenced ones behind no later holder's, those to several lanes at once in
 // all of them or in none.
 func TestBR13_SimulationOfLanes(t *testing.T) {
-	simulate(t, manyLanes(), 2, 60, "settled: found in head", "settled: found in chunk", "settled: committed again", "told: unknown", "told: condition refused",
+	simulate(t, manyLanes, 2, 60, "settled: found in head", "settled: found in chunk", "settled: committed again", "told: unknown", "told: condition refused",
 		"refused: conflict", "fence taken", "appended to several lanes at once", "outbox: applied", "outbox: not applied, or not known", "topic changed", "frozen for hours", "suspended for hours",
 		"wall clock jumped", "killed", "spill by another", "minted anew", "small segment")
 }
@@ -95,43 +96,69 @@ var (
 	storeFaults = []string{"store: lost", "store: answer lost", "store: late", "store: throttled", "store: slow", "store: short"}
 )
 
+// played is what came of playing seeds.
+type played struct {
+	first, seeds int64
+	counts       sim.Counts
+	least        int64 // commits in a seed
+	wrong        int   // of a hundred requests to the table so many
+}
+
 // simulate plays the seeds that were asked for, or a few. Each must have so many commits, and in a whole run each of the branches must
 // come up.
-func simulate(t *testing.T, s sim.Scenario, few, commitsAtLeast int64, branches ...string) {
-	first, n := int64(1), int64(*seeds)
-	if n == 0 {
-		n = few
-		if raced {
-			n = 1
-		}
+func simulate(t *testing.T, s func() sim.Scenario, few, commitsAtLeast int64, branches ...string) {
+	if *seeds == 0 {
 		commitsAtLeast /= raceShare
 	}
-	if *oneSeed != 0 {
-		first, n = *oneSeed, 1
+	p := play(t, func(int64) sim.Scenario { return s() }, few)
+	if p.wrong < 20 && !s().Removes { // jobs are spared much of it
+		t.Errorf("only %d %% of the requests to the table went wrong", p.wrong)
 	}
-	total, least, commits := sim.Counts{}, int64(1<<62), int64(0)
-	for seed := first; seed < first+n; seed++ {
-		w := sim.Play(t, seed, s)
-		total.Add(w.Counts())
-		least, commits = min(least, w.Commits()), commits+w.Commits()
+	if p.least < commitsAtLeast {
+		t.Errorf("a seed has only %d commits", p.least)
+	}
+	if p.seeds >= int64(cmp.Or(s().Whole, 100)) {
+		p.must(t, branches...)
+	}
+}
+
+// play plays the seeds that were asked for, or a few. What a seed costs is printed where the system tells.
+func play(t *testing.T, of func(seed int64) sim.Scenario, few int64) played {
+	p := played{first: *from, seeds: int64(*seeds), counts: sim.Counts{}, least: 1 << 62}
+	if p.seeds == 0 {
+		p.seeds = few
+		if raced {
+			p.seeds = 1
+		}
+	}
+	if *oneSeed != 0 {
+		p.first, p.seeds = *oneSeed, 1
+	}
+	commits, began := int64(0), cpuTime()
+	for seed := p.first; seed < p.first+p.seeds; seed++ {
+		w := sim.Play(t, seed, of(seed))
+		p.counts.Add(w.Counts())
+		p.least, commits = min(p.least, w.Commits()), commits+w.Commits()
 		if len(w.Violations()) > 0 {
 			t.Fatal(w.Report(*lines))
 		}
 	}
-	wrong := 0
 	for _, kind := range tableFaults {
-		wrong += 100 * total[kind]
+		p.wrong += 100 * p.counts[kind]
 	}
-	wrong /= total["table: requests"]
-	t.Logf("%d seeds, %d commits, %d or more in each; %d %% of the requests to the table went wrong\n%v", n, commits, least, wrong, total)
-	if wrong < 20 && !s.Removes { // jobs are spared much of it
-		t.Errorf("only %d %% of the requests to the table went wrong", wrong)
+	p.wrong /= p.counts["table: requests"]
+	t.Logf("%d seeds from %d on, %.3f s of a core each; %d commits, %d or more in each; %d %% of the requests to the table went wrong\n%v",
+		p.seeds, p.first, (cpuTime()-began).Seconds()/float64(p.seeds), commits, p.least, p.wrong, p.counts)
+	if n := p.counts["porcupine: undecided"]; int64(n) > p.seeds/100 {
+		t.Errorf("of %d partitions porcupine could not decide in time whether they are linearizable", n)
 	}
-	if least < commitsAtLeast {
-		t.Errorf("a seed has only %d commits", least)
-	}
+	return p
+}
+
+// must tells what has never come up and should have, the faults too.
+func (p played) must(t *testing.T, branches ...string) {
 	for _, must := range slices.Concat(branches, tableFaults, storeFaults) {
-		if total[must] == 0 && n >= int64(cmp.Or(s.Whole, 100)) {
+		if p.counts[must] == 0 {
 			t.Errorf("%q never came up", must)
 		}
 	}

@@ -107,7 +107,9 @@ type Misfortune struct {
 func (x *Misfortune) Play(w *World) {
 	c := w.Chance(x.Name)
 	for range x.Times {
-		w.Sleep(c.Within(0, cmp.Or(x.Every, 8*time.Second)))
+		if w.Idle(c.Within(0, cmp.Or(x.Every, 8*time.Second))); w.Calming() {
+			return
+		}
 		var living []*Process
 		for _, p := range w.Processes() {
 			if p.Alive() && !p.life.Safe && !(w.removes && p.Played()) && (x.Among == "" || strings.HasPrefix(p.Name, x.Among) && !p.Played()) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	"github.com/varvelog/varve/internal/env"
 	engine "github.com/varvelog/varve/localdev/dynamodb"
@@ -28,8 +31,9 @@ type Scenario struct {
 	Checks  []Check        // besides Core
 	Faults  Faults
 	Without Rule
-	Whole   int  // of a run of so many seeds, or more, every branch that a test names must have come up; 0 is 100
-	Removes bool // jobs archive, rewrite and remove what was appended: readers may meet gaps, which Kept judges
+	Whole   int           // of a run of so many seeds, or more, every branch that a test names must have come up; 0 is 100
+	Within  time.Duration // it gets calm after so long at the latest, and what is played is played out without trouble; 0: when all is played
+	Removes bool          // jobs archive, rewrite and remove what was appended: readers may meet gaps, which Kept judges
 }
 
 // Actor is a part in the world.
@@ -53,21 +57,23 @@ const Soon = 30 * time.Second
 // World is one run of a scenario. Its methods are for its actors.
 type World struct {
 	*History
-	t        *testing.T
-	seed     int64
-	scenario Scenario
-	env      env.Env
-	engine   atomic.Pointer[engine.Engine] // the table's, of the moment
-	objects  *mem.Store
-	actors   []Actor
-	outage   [2]time.Duration // no chunk can be written between these
-	commits  int64            // in the log at the end
-	ledger   ledger           // of all that was ever committed
-	judged   bool             // the history is over
+	t         *testing.T
+	seed      int64
+	scenario  Scenario
+	env       env.Env
+	engine    atomic.Pointer[engine.Engine] // the table's, of the moment
+	objects   *mem.Store
+	actors    []Actor
+	outage    [2]time.Duration                    // no chunk can be written between these
+	commits   int64                               // in the log at the end
+	ledger    ledger                              // of all that was ever committed
+	judged    bool                                // the history is over
+	requested map[Partition][]porcupine.Operation // by then
 
 	quiet     atomic.Bool    // nothing begins to fail any more
 	calming   chan struct{}  // closed then; under mu
 	calmed    atomic.Bool    // and what failed before is over
+	played    atomic.Bool    // the load is over: no topic changes any more
 	over      chan struct{}  // dead processes may end
 	ended     chan struct{}  // those who follow may
 	following sync.WaitGroup // they
@@ -85,7 +91,7 @@ type World struct {
 
 // Play plays the scenario with this seed, in a bubble of its own.
 func Play(t *testing.T, seed int64, s Scenario) (w *World) {
-	runtime.GC()
+	collect()
 	synctest.Test(t, func(t *testing.T) {
 		w = &World{t: t, seed: seed, scenario: s, env: env.System(), calming: make(chan struct{}), over: make(chan struct{}),
 			ended: make(chan struct{}), partitions: map[string]int{}, members: newMembership(), ledger: ledger{lanes: map[metadata.LaneID]*account{}}}
@@ -94,7 +100,17 @@ func Play(t *testing.T, seed int64, s Scenario) (w *World) {
 		w.removes = s.Removes
 		w.run()
 	})
+	linearizable(w.History, w.requested)
 	return w
+}
+
+// collect collects garbage if there is much of it. It takes as long as a small seed does.
+func collect() {
+	const much = 256 << 20
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	if metrics.Read(heap); heap[0].Value.Uint64() > much {
+		runtime.GC()
+	}
 }
 
 // run plays the run. It is called in the bubble.
@@ -104,8 +120,12 @@ func (w *World) run() {
 	for _, a := range w.actors {
 		load.Go(func() { a.Play(w) })
 	}
-	load.Wait()
+	if w.await(&load) {
+		w.played.Store(true)
+	}
 	w.calm()
+	load.Wait()
+	w.played.Store(true)
 	for _, a := range w.actors {
 		a.Prove(w)
 	}
@@ -121,6 +141,7 @@ func (w *World) run() {
 	for _, check := range append(slices.Clone(Core), w.scenario.Checks...) {
 		check(w.History, log)
 	}
+	w.requested = w.requests(log)
 	w.judged = true
 	for _, a := range w.actors {
 		if s, ok := a.(Sequel); ok {
@@ -129,6 +150,27 @@ func (w *World) run() {
 	}
 	close(w.over)
 	w.tearDown()
+}
+
+// await waits for the load, or until it has taken as long as it may, and tells whether it is over.
+func (w *World) await(load *sync.WaitGroup) bool {
+	if w.scenario.Within == 0 {
+		load.Wait()
+		return true
+	}
+	done := make(chan struct{})
+	go func() {
+		load.Wait()
+		close(done)
+	}()
+	limit, stop := w.env.After(w.scenario.Within)
+	defer stop()
+	select {
+	case <-done:
+		return true
+	case <-limit:
+		return false
+	}
 }
 
 func (w *World) setUp() {
@@ -226,7 +268,7 @@ func (w *World) must(err error) {
 }
 
 // Chance is chance of its own for whatever the parts name.
-func (w *World) Chance(parts ...string) Chance { return newChance(w.seed, parts...) }
+func (w *World) Chance(parts ...string) Chance { return NewChance(w.seed, parts...) }
 
 func (w *World) clock() time.Time { return w.env.Now() }
 
