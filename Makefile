@@ -1,5 +1,5 @@
 # make demo and make test need nothing but Go. Everything else says what it needs.
-.PHONY: demo test build lint sim sim-one-lane sim-many-lanes sim-groups sim-archive sim-steps sim-functions sim-controls sim-groups-controls sim-archive-controls fuzz bench
+.PHONY: demo test build lint sim sim-world sim-one-lane sim-many-lanes sim-groups sim-archive sim-steps sim-functions sim-controls sim-groups-controls sim-archive-controls fuzz bench
 
 SEEDS    ?= 200
 FUZZTIME ?= 10s
@@ -53,7 +53,13 @@ soak:
 # The fault simulation with many seeds, without the race detector, and that it catches what it should and replays. A process plays on one core, so there
 # is one for each scenario.
 sim:
-	$(MAKE) -j2 sim-groups sim-one-lane sim-many-lanes sim-archive sim-functions sim-steps sim-controls sim-groups-controls sim-archive-controls
+	$(MAKE) -j2 sim-world sim-groups sim-one-lane sim-many-lanes sim-archive sim-functions sim-steps sim-controls sim-groups-controls sim-archive-controls
+
+# Worlds so small that each takes an eighth of a second: WORLD_SEEDS of them, from WORLD_FROM on, so that several machines or processes can play ranges side by side.
+WORLD_SEEDS ?= 500
+WORLD_FROM  ?= 1
+sim-world:
+	go test -count=1 -timeout 0 -run 'TestWorld$$' ./localdev/sim -v -from $(WORLD_FROM) -seeds $(WORLD_SEEDS)
 
 sim-one-lane:
 	go test -count=1 -timeout 30m -run 'TestBR13_Simulation$$' ./localdev/sim -v -seeds $(SEEDS)
@@ -62,8 +68,9 @@ LANES_SEEDS ?= $(SEEDS)
 sim-many-lanes:
 	go test -count=1 -timeout 30m -run 'TestBR13_SimulationOfLanes$$' ./localdev/sim -v -seeds $(LANES_SEEDS)
 
+GROUPS_SEEDS ?= $(SEEDS)
 sim-groups:
-	go test -count=1 -timeout 60m -run 'TestGroups$$' ./localdev/sim -v -seeds $(SEEDS)
+	go test -count=1 -timeout 60m -run 'TestGroups$$' ./localdev/sim -v -seeds $(GROUPS_SEEDS)
 
 # Days of a log whose archive is compacted, cleaned, erased, expired and swept, and whose table is put back. A seed takes longer than the others do, so there are fewer.
 ARCHIVE_SEEDS ?= 40
@@ -87,7 +94,7 @@ sim-functions:
 	go test -count=1 -timeout 30m -run 'TestFaults$$|TestGrown|TestDrill' ./functions/repair $(REPAIR_FAULTS)
 
 sim-controls:
-	go test -count=1 -timeout 30m -run 'TestSimulation|TestReport' ./localdev/sim -v
+	go test -count=1 -timeout 30m -run 'TestSimulation|TestReport|TestWorldCatches' ./localdev/sim -v
 
 sim-archive-controls:
 	go test -count=1 -timeout 30m -run 'TestArchiveCatches$$|TestRestoresCatches$$' ./localdev/sim -v
