@@ -417,6 +417,32 @@ func TestMergeOfAnotherSum(t *testing.T) {
 	}
 }
 
+// A merge keeps account of what was removed of its rows before.
+func TestMergeKeepsWhatHasGone(t *testing.T) {
+	w := newWorld(t)
+	topic := w.topic("topic", 1, 1)
+	for range 8 {
+		for range 8 {
+			w.append(topic, flush{ago: old, records: 2}, 0)
+		}
+		w.run(w.options())
+	}
+	before := w.rows(topic, 0)
+	all := segment.Sum{}
+	for _, r := range before {
+		all = all.Plus(r.Sum)
+	}
+	x := archive.Rewriting{Log: w.log, Topic: topic, Groups: [][]*metadata.Row{{before[2]}, {before[5]}}, Keep: func(r *segment.Record) bool { return r.Offset%3 > 0 }}
+	_, _, err := archive.Rewrite(t.Context(), archive.Services{Env: w.env, Table: w.table, Objects: w.objects}, x, func() {})
+	check(t, err)
+	_, err = compact.Run(t.Context(), &table{Table: w.table, ahead: compact.MergeAfter + time.Minute}, w.objects, w.options())
+	check(t, err)
+	after := w.rows(topic, 0)
+	if r := after[0]; len(after) != 1 || r.Sum.Plus(r.Gone) != all || r.Gone.Records != 10 || r.Sum.Records != r.Count {
+		t.Errorf("%d rows, %+v; %v was appended", len(after), r, all)
+	}
+}
+
 func alarm(what string) func(error) bool {
 	return func(err error) bool {
 		var a *archive.AlarmError
