@@ -79,7 +79,7 @@ func moved(only bool) string {
 	return ""
 }
 
-// forgot tells whether some row from an offset to another does not know what has been removed of it.
+// forgot tells whether some row from an offset to another does not know what became of its offsets.
 func (a *account) forgot(from, to int64) bool {
 	return slices.ContainsFunc(a.pieces, func(p *piece) bool { return p.forgot && p.base >= from && p.end <= to })
 }

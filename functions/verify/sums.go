@@ -42,7 +42,7 @@ type piece struct {
 	known     bool        // proven before, and not read
 	row       bool        // an archive row, not commits
 	unsummed  bool        // a row with records that has no sum
-	forgot    bool        // a row that does not know what has been removed of it, as those that a repair made of footers
+	forgot    bool        // a row with offsets of which it does not know what became of them, as those have that a repair made of footers, and what was made of these since
 	print     uint64      // rowPrint of a row
 	gone      segment.Sum // of what was removed
 
@@ -82,7 +82,7 @@ func (a *account) addRow(r *metadata.Row, all bool) *piece {
 	for n := len(a.pieces); n > 0 && a.pieces[n-1].base >= r.Base; n-- {
 		a.pieces = a.pieces[:n-1]
 	}
-	p := &piece{base: r.Base, end: r.End, row: true, unsummed: r.Count > 0 && !r.Summed, forgot: !r.Summed && r.Count < r.End-r.Base, print: rowPrint(r), gone: r.Gone, pending: 1}
+	p := &piece{base: r.Base, end: r.End, row: true, unsummed: r.Count > 0 && !r.Summed, forgot: r.Count+r.Gone.Records < r.End-r.Base, print: rowPrint(r), gone: r.Gone, pending: 1}
 	if r.Count == 0 {
 		p.pending = 0
 	} else if was, ok := a.old.row(r.Base); ok && !all && was.is(p) {
