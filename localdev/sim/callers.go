@@ -32,6 +32,7 @@ type client struct {
 	id       sdk.ProducerID
 	sequence int64 // of the last that was answered
 	number   int
+	ends     map[int]int64 // of partitions, as far as it has heard
 }
 
 // Play implements Actor.
@@ -61,7 +62,7 @@ func (x *Callers) Play(w *World) {
 		n = x.Clients
 	}
 	for i := range n {
-		c := &client{Process: w.Start(fmt.Sprintf("%s.c%d", x.Name, i), Life{Safe: true}), of: x}
+		c := &client{Process: w.Start(fmt.Sprintf("%s.c%d", x.Name, i), Life{Safe: true}), of: x, ends: map[int]int64{}}
 		x.clients = append(x.clients, c)
 		lull := 0 // before the request of this number, if it is idle
 		if i < early {
@@ -107,6 +108,10 @@ type reply struct {
 // request sends the next request until there is an answer.
 func (c *client) request() {
 	t, at := &Together{}, c.Chance("partitions").Some(1+c.Chance("several").Below(2), c.of.partitions)
+	if len(at) == 1 && c.Chance("condition").OneIn(3) {
+		end := c.ends[at[0]]
+		t.End = &end
+	}
 	for range 1 + c.Chance("records").Below(3) {
 		for _, partition := range at {
 			value := fmt.Sprintf("%s/%d", c.Name, c.number)
@@ -158,12 +163,21 @@ func (c *client) send(t *Together, replies chan<- reply) {
 		}
 		c.Rest(c.Chance("sent").Within(1, 5*time.Millisecond))
 		c.world.drivers.Go(func() {
-			once, err := a.producer.AppendOnce(a.ctx, id, sequence, records...)
+			once, err := appendOnce(a, id, sequence, t, records)
 			if a.Rest(a.Chance("answer to "+t.Ops[0].Value).Within(1, 10*time.Microsecond)) {
 				replies <- reply{once, records, err}
 			}
 		})
 	}
+}
+
+// appendOnce is the request, under its condition if it has one.
+func appendOnce(a *appender, id sdk.ProducerID, sequence int64, t *Together, records []*sdk.Record) (sdk.Once, error) {
+	if t.End == nil {
+		return a.producer.AppendOnce(a.ctx, id, sequence, records...)
+	}
+	to := t.Ops[0].Partition
+	return a.producer.AppendOnceIf(a.ctx, id, sequence, to.Topic, to.Number, records, sdk.EndIs(*t.End))
 }
 
 // answered waits a moment for a reply, and tells whether the request is over.
@@ -177,7 +191,13 @@ func (c *client) answered(t *Together, replies <-chan reply) bool {
 		return false
 	}
 	c.Rest(c.Chance("told").Within(1, 10*time.Microsecond))
+	var refused *sdk.ConditionError
 	switch {
+	case errors.As(r.err, &refused) && refused.End > *t.End: // no attempt that is under way still can be applied any more
+		c.world.Count("once: condition refused")
+		c.ends[refused.Partition] = refused.End
+		c.told(t, r, r.err)
+		return true
 	case r.err == nil && r.once.Repeated && r.once.OffsetsKnown:
 		c.world.Count("once: repeated")
 	case r.err == nil && r.once.Repeated:
@@ -202,6 +222,14 @@ func (c *client) answered(t *Together, replies <-chan reply) bool {
 		return false
 	}
 	c.told(t, r, nil)
+	if t.End != nil {
+		c.world.Count("once: condition held")
+	}
+	for _, x := range r.records {
+		if r.once.OffsetsKnown {
+			c.ends[x.Partition] = max(c.ends[x.Partition], x.Offset+1)
+		}
+	}
 	c.sequence++
 	return true
 }
@@ -224,6 +252,9 @@ func (x *Callers) Prove(w *World) {
 		return
 	}
 	c := x.clients[0]
+	if c.sequence == 0 { // it is nobody's producer yet, and may have to wait until another has been idle for long
+		c.request()
+	}
 	from := w.Now()
 	c.request()
 	if d := w.Now() - from; d > Soon+2*time.Minute { // some of which it may have waited for room

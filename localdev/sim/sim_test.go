@@ -77,7 +77,7 @@ func keeper(retentions ...string) *sim.Keeper {
 func TestBR13_Simulation(t *testing.T) {
 	simulate(t, oneLane, 2, 300, "settled: found in head", "settled: found in chunk", "settled: committed again", "settled: unknown", "told: unknown",
 		"told: prior failed", "refused: epoch", "refused: full", "spill by another", "minted anew", "small segment", "topic changed", "killed", "killed while spilling",
-		"frozen", "suspended", "cut off", "once: applied", "once: repeated", "once: evicted", "once: too many producers", "once: room made", "once: cut again",
+		"frozen", "suspended", "cut off", "once: applied", "once: repeated", "once: evicted", "once: too many producers", "once: condition held", "once: condition refused", "once: room made", "once: cut again",
 		"refused: producer")
 }
 
