@@ -93,6 +93,10 @@ var table = []mutant{
 		"functions/retain/lane.go", "metadata.Expired(appended, l.now, l.topic.KeepFor(id))", "metadata.Expired(appended, l.now, l.keep.Time)", retainers},
 	{"tombstones-at-once", "a tombstone stays for a time after what it deletes",
 		"functions/clean/clean.go", "c.Settled > 0 && now.Sub(c.Since) >= p.o.Tombstones", "c.Settled > 0", cleaners},
+	{"sum-not-compared", "what a rewrite has kept and left out comes to the sum of the row that it replaces, or nothing is published",
+		"functions/internal/archive/archive.go", "\tif from.Summed && from.Sum != all {", "\tif from.Summed && from.Sum != all && left.Records < 0 {", cleaners},
+	{"removed-not-summed", "a row keeps the sum of what was removed of it",
+		"functions/internal/archive/archive.go", "row.Sum, row.Gone.Plus(left)", "row.Sum, row.Gone", cleaners},
 
 	// Bytes.
 	{"checksum-not-compared", "a batch is delivered only if its checksum is right",
