@@ -68,9 +68,8 @@ LANES_SEEDS ?= $(SEEDS)
 sim-many-lanes:
 	go test -count=1 -timeout 30m -run 'TestBR13_SimulationOfLanes$$' ./localdev/sim -v -seeds $(LANES_SEEDS)
 
-GROUPS_SEEDS ?= $(SEEDS)
 sim-groups:
-	go test -count=1 -timeout 60m -run 'TestGroups$$' ./localdev/sim -v -seeds $(GROUPS_SEEDS)
+	go test -count=1 -timeout 60m -run 'TestGroups$$' ./localdev/sim -v -seeds $(SEEDS)
 
 # Days of a log whose archive is compacted, cleaned, erased, expired and swept, and whose table is put back. A seed takes longer than the others do, so there are fewer.
 ARCHIVE_SEEDS ?= 40
