@@ -150,7 +150,8 @@ func (a *Admin) AlterTopic(ctx context.Context, name string, c Alteration) (*Top
 }
 
 // DeleteTopic deletes the topic and all its records. The name is free at once, for a topic that has nothing of the old one; producers and
-// readers of the old one fail with ErrTopicGone. What it leaves in table and bucket the sweep removes.
+// readers of the old one fail with ErrTopicGone. What it leaves in table and bucket the sweep removes. ErrUnknownTopic: there is none; a deletion
+// of one of that name that was interrupted is finished then. CreateTopic of the name finishes it, too.
 func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
 	if err := a.log.direct("delete a topic"); err != nil {
 		return err

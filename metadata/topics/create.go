@@ -59,6 +59,9 @@ func (k *Keeper) Create(ctx context.Context, s Spec) (*metadata.Topic, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
+	if err := k.finish(ctx, s.Name); err != nil {
+		return nil, fmt.Errorf("create topic %q: %w", s.Name, err)
+	}
 	var t *metadata.Topic
 	var floor segment.ID
 	err := k.again(ctx, func() (err error) {

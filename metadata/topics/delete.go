@@ -20,8 +20,8 @@ const Grace = metadata.MaxSegmentAge
 // SecondPass is how long after the first pass the second is made, which finds what a process that stood still through the grace has put since.
 const SecondPass = time.Hour
 
-// Delete removes the topic: when it returns nil the name is free and nothing can be appended to the old topic any more. What the topic had in the
-// table is left for Clean. A topic of that name that is created meanwhile is left alone.
+// Delete removes the topic: when it returns nil, or that there is none (metadata.ErrUnknownTopic), the name is free and nothing can be appended to the old topic any more. What the
+// topic had in the table is left for Clean. A topic of that name that is created meanwhile is left alone.
 //
 // The transaction that takes the name row away is the commit point: after it, any process's Clean goes on.
 func (k *Keeper) Delete(ctx context.Context, name string) error {
@@ -48,11 +48,33 @@ func (k *Keeper) Delete(ctx context.Context, name string) error {
 		gone = &metadata.GoneTopic{ID: now.ID, Name: name, Lanes: now.Lanes, Width: now.LaneWidth, Classes: addClass(now.Classes, now.Class()), Named: named, Deleted: at}
 		return k.table.DeleteTopic(ctx, now, gone)
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		err = k.deleteHeads(ctx, gone.Lanes)
+	case errors.Is(err, metadata.ErrUnknownTopic):
+		if failed := k.finish(ctx, name); failed != nil {
+			err = failed
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("delete topic %q: %w", name, err)
+	}
+	return nil
+}
+
+// finish finishes deletions of topics of that name that were interrupted behind their transaction: until their heads are gone, their producers are acknowledged what nobody reads.
+func (k *Keeper) finish(ctx context.Context, name string) error {
+	gone, err := k.table.Gone(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range gone {
+		if g.Name != name {
+			continue
+		}
+		if err := k.deleteHeads(ctx, g.Lanes); err != nil {
+			return err
+		}
 	}
 	return nil
 }

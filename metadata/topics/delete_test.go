@@ -3,6 +3,7 @@ package topics
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -182,6 +183,45 @@ func TestDeleteCrash(t *testing.T) {
 				gone(t, table, topic.Lanes)
 			})
 		})
+	}
+}
+
+// What an interrupted deletion has left of the heads goes with the next deletion or creation of that name, and not with another's.
+func TestDeletionIsFinishedByTheNext(t *testing.T) {
+	for name, next := range map[string]func(t *testing.T, k *Keeper) error{
+		"deletion": func(t *testing.T, k *Keeper) error {
+			if err := k.Delete(t.Context(), "orders"); !errors.Is(err, metadata.ErrUnknownTopic) {
+				return fmt.Errorf("told: %w", err)
+			}
+			return nil
+		},
+		"creation": func(t *testing.T, k *Keeper) error {
+			_, err := k.Create(t.Context(), Spec{Name: "orders", Partitions: 2, LaneWidth: 1, Config: metadata.DefaultTopicConfig()})
+			return err
+		},
+	} {
+		for _, f := range crashes(3)[1:] { // behind the transaction
+			t.Run(name+" "+f.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					table := newTable(t)
+					topic, other := mustCreate(t, table, "orders", 2, 1), mustCreate(t, table, "bills", 2, 1)
+					if err := keeper(&process{Table: table, fault: f}).Delete(t.Context(), "orders"); !errors.Is(err, errCrashed) {
+						t.Fatal(err)
+					}
+					if err := next(t, keeper(table)); err != nil {
+						t.Fatal(err)
+					}
+					for _, lane := range topic.Lanes {
+						if _, err := table.Head(t.Context(), lane, metadata.Strong); !errors.Is(err, metadata.ErrNoLane) {
+							t.Errorf("lane %s: %v", lane, err)
+						}
+					}
+					if got := whole(t, table, "bills"); got.ID != other.ID {
+						t.Error("another topic is there")
+					}
+				})
+			})
+		}
 	}
 }
 
