@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/internal/objects"
@@ -23,6 +24,7 @@ type Log struct {
 	env       env.Env
 	hooks     hooks
 	identity  metadata.Identity
+	ahead     time.Duration // minter.ahead, as of Open
 	lanes     *lanes
 	walker    *walk.Walker
 	fetcher   *fetcher

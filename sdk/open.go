@@ -52,12 +52,17 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Log, error) {
 		return nil, fmt.Errorf("open %s: %w", rawURL, reachable(err))
 	}
 	closeBackend := b.closeOnce()
+	before := c.env.Now()
 	identity, err := identify(ctx, b, c.env, c.lostTable)
 	if err != nil {
 		closeBackend()
 		return nil, fmt.Errorf("open %s: %w", rawURL, reachable(err))
 	}
-	return newLog(b, c.env, c.hooks, identity, closeBackend), nil
+	log := newLog(b, c.env, c.hooks, identity, closeBackend)
+	if at, ok := b.Table.ServiceTime(); ok {
+		log.ahead = before.Sub(at)
+	}
+	return log, nil
 }
 
 func (hs hooks) onTable(c metadata.Call) {

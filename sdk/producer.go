@@ -69,7 +69,7 @@ func (l *Log) NewProducer(opts ...ProducerOption) (*Producer, error) {
 	}
 	name := fmt.Sprintf("%016x%016x", l.env.Uint64(), l.env.Uint64())
 	p := &Producer{
-		log: l, config: c, epoch: metadata.EpochOf(name), ids: minter{env: l.env, clock: l.table},
+		log: l, config: c, epoch: metadata.EpochOf(name), ids: minter{env: l.env, clock: l.table, ahead: l.ahead},
 		slots: make(chan struct{}, c.maxInFlight), topics: map[string]*topicHandle{}, loading: map[string]chan struct{}{},
 		lanes: map[metadata.LaneID]laneWriter{}, room: room{limit: c.bufferBytes}, linger: newLinger(&c), lastCut: -1,
 		flushes: map[*flush]struct{}{}, closing: make(chan struct{}), turns: newTurns(), seen: newProducerStates(),

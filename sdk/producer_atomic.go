@@ -128,7 +128,7 @@ func (p *Producer) whenDurable(ctx context.Context, f *flush, commit func(lane.A
 		}
 	}
 	u := &upload{parts: f.parts}
-	segments, err := p.seal(f, u)
+	segments, err := p.seal(ctx, f, u)
 	defer u.recycle()
 	if err == nil {
 		err = p.put(ctx, u.id, u.body, u.records)

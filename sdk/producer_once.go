@@ -176,7 +176,7 @@ func (p *Producer) sendRequests(ctx context.Context, f *flush, requests []*onceR
 	p.mu.Lock()
 	u := &upload{parts: split(batches)}
 	p.mu.Unlock()
-	segments, err := p.seal(f, u)
+	segments, err := p.seal(ctx, f, u)
 	defer u.recycle()
 	if err == nil {
 		err = p.put(ctx, u.id, u.body, u.records)

@@ -84,7 +84,7 @@ func (p *Producer) announceKeys(ctx context.Context, f *flush) {
 
 // sendSegment seals and puts one segment, and hands it to the lanes.
 func (p *Producer) sendSegment(ctx context.Context, f *flush, u *upload) {
-	segments, err := p.seal(f, u)
+	segments, err := p.seal(ctx, f, u)
 	if err == nil {
 		err = p.put(ctx, u.id, u.body, u.records)
 	}
@@ -98,9 +98,11 @@ func (p *Producer) sendSegment(ctx context.Context, f *flush, u *upload) {
 }
 
 // seal compresses the batches into a segment under a new id, and returns what each part is in it. How large it came out decides where it will be stored.
-func (p *Producer) seal(f *flush, u *upload) (segments []*lane.Segment, err error) {
-	u.id, u.minted = p.ids.mint(u.parts[0].sharing.Class, segment.ID{})
+func (p *Producer) seal(ctx context.Context, f *flush, u *upload) (segments []*lane.Segment, err error) {
 	u.builder = segmentBuilders.Get().(*segment.Builder)
+	if u.id, u.minted, err = p.mint(ctx, u.parts[0].sharing.Class, segment.ID{}); err != nil {
+		return nil, err
+	}
 	u.builder.Reset(segment.Intake, p.log.identity.Log)
 	options := segment.DefaultBatchOptions()
 	options.Codec = p.config.codec
@@ -201,7 +203,10 @@ func (u *upload) add(meta segment.ExtentMeta, encoded *segment.BatchBuilder, o s
 // object.
 func (p *Producer) remint(ctx context.Context, s *lane.Segment, above segment.ID, class segment.Class) error {
 	o := s.Owner.(*owned)
-	id, minted := p.ids.mint(class, above)
+	id, minted, err := p.mint(ctx, class, above)
+	if err != nil {
+		return err
+	}
 	id = id.In(s.ID.Place())
 	if err := p.put(ctx, id, o.upload.body, o.upload.records); err != nil {
 		return err
@@ -287,28 +292,73 @@ func retryTable(err error) bool {
 		errors.Is(err, metadata.ErrContended)
 }
 
+// mint is minter.mint, tried again while that can help and ctx lasts.
+func (p *Producer) mint(ctx context.Context, class segment.Class, above segment.ID) (id segment.ID, minted metadata.Stamp, err error) {
+	err = p.persist(ctx, func() (err error) {
+		id, minted, err = p.ids.mint(ctx, class, above)
+		return err
+	}, retryTable)
+	return id, minted, err
+}
+
 // minter makes ids by the service's clock, above every floor that was seen.
+//
+// That clock is carried on by the monotonic one, which stands still while a machine is suspended. An id by it would then be hours old before it is used, and a repair would
+// take what is committed under it for what the table had before it was put back. So the wall clock is watched: where it has run ahead, the service is asked for the time.
 type minter struct {
 	env   env.Env
 	clock interface {
 		ServiceTime() (now time.Time, ok bool)
+		Identity(ctx context.Context) (metadata.Identity, bool, error) // any answer tells the time
 	}
 
 	mu    sync.Mutex
 	floor segment.ID
+	ahead time.Duration // by which the wall clock was ahead of the service's when that had just been told; not more
 }
 
-// mint returns an id above the given one, with its moment by the process's own clocks.
-func (m *minter) mint(class segment.Class, above segment.ID) (segment.ID, metadata.Stamp) {
+// runAhead is by how much more than that the wall clock may be ahead before the service is asked.
+const runAhead = 10 * time.Second
+
+// mint returns an id above the given one, with its moment by the process's own clocks. It fails when the service has to be asked and does not answer.
+func (m *minter) mint(ctx context.Context, class segment.Class, above segment.ID) (segment.ID, metadata.Stamp, error) {
 	m.raise(above)
-	minted := lane.Now(m.env)
-	at, ok := m.clock.ServiceTime()
-	if !ok {
-		at = minted.Wall
+	at, minted, err := m.now(ctx)
+	if err != nil {
+		return segment.ID{}, metadata.Stamp{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return segment.NewID(at, class, segment.InBucket, m.env.Uint64(), m.floor), minted
+	return segment.NewID(at, class, segment.InBucket, m.env.Uint64(), m.floor), minted, nil
+}
+
+// now is the service's time, and when that is by the process's own clocks. These are read first: a process that stands still in between takes the id for older than it is.
+func (m *minter) now(ctx context.Context) (time.Time, metadata.Stamp, error) {
+	moment := lane.Now(m.env)
+	at, ok := m.clock.ServiceTime()
+	if !ok {
+		return moment.Wall, moment, nil
+	}
+	m.mu.Lock()
+	before := m.ahead
+	m.mu.Unlock()
+	ahead := moment.Wall.Sub(at)
+	switch {
+	case ahead > before+runAhead:
+		moment = lane.Now(m.env)
+		if _, _, err := m.clock.Identity(ctx); err != nil {
+			return at, moment, fmt.Errorf("asking for the time: %w", err)
+		}
+		at, _ = m.clock.ServiceTime()
+		ahead = moment.Wall.Sub(at)
+	case ahead > before:
+		ahead = before
+	}
+	m.mu.Lock()
+	m.ahead = ahead
+	m.mu.Unlock()
+	moment.Wall = at.Add(ahead)
+	return at, moment, nil
 }
 
 func (m *minter) raise(floor segment.ID) {
