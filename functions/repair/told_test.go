@@ -404,3 +404,33 @@ func writersForgetPartitions(t *testing.T, send func(context.Context, *sdk.Produ
 	w.sound("t")
 	w.whole()
 }
+
+// What such a writer sends together with what has a partition is withdrawn: the commit names the slot, with no record. That is no damage.
+func TestWithdrawnFromForgottenPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("t", 2, 64)
+		w.writer().minutes("t", 3)
+		o, old := w.copied()
+		w.alter("t", sdk.Alteration{Partitions: 4})
+		p, err := w.open().NewProducer(sdk.WithPartitioner(sdk.ExplicitPartitioner()), sdk.WithLinger(time.Second, time.Second))
+		check(t, err)
+		a := &writer{w, p}
+		a.minutes("t", 1) // knows of all four
+		time.Sleep(20 * minute)
+		w.putBack(old)
+		w.mustRepair(o)
+		w.reopen()
+		p.Produce(t.Context(), &sdk.Record{Topic: "t", Partition: 3, Value: []byte("lost")}, func(_ *sdk.Record, err error) {
+			if !errors.Is(err, sdk.ErrNoPartition) {
+				t.Errorf("to a partition that is none any more: %v", err)
+			}
+		})
+		a.write("t", 2)
+		if h := w.heads("t")[0]; len(h.Entries[len(h.Entries)-1].Slots) != 3 {
+			t.Fatalf("the last commit has slots %v", h.Entries[len(h.Entries)-1].Slots)
+		}
+		w.sound("t")
+		w.whole()
+	})
+}

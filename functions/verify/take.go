@@ -159,10 +159,11 @@ func (t *Totals) count(e *metadata.Entry) {
 	}
 }
 
-// placed finds slots of the entry that are no partition's. A topic may have grown since its row was read.
+// placed finds slots of the entry that are no partition's. A topic may have grown since its row was read. What was withdrawn has no records: there may have been a partition until the
+// table was put back.
 func (w *walk) placed(ctx context.Context, t *task) error {
 	for _, s := range t.entry.Slots {
-		if _, _, ok := w.place(s.Slot); ok || w.alien>>s.Slot&1 == 1 {
+		if _, _, ok := w.place(s.Slot); ok || s.Count == 0 || w.alien>>s.Slot&1 == 1 {
 			continue
 		}
 		if err := w.alive(ctx); err != nil {

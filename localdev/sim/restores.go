@@ -59,6 +59,7 @@ func (x *Restorer) Sequel(w *World) {
 	old := r.snapshot()
 	r.some(3 + r.c.Below(4))
 	w.must(w.engine.Swap(old).Close())
+	w.note(About{By: x.Name}, "the table is put back to %v", back.Sub(w.began))
 	w.Count("table put back")
 	w.Sleep(r.c.Within(0, 40*time.Minute))
 	if r.c.OneIn(3) {

@@ -257,9 +257,7 @@ func smallWorld(seed int64) sim.Scenario {
 	}
 	if d.age > keeping {
 		s.Removes, s.Checks = true, append(s.Checks, sim.Removed...)
-		if s.Faults.FreezeArchive = []int{2, 15}[d.Below(2)]; d.restored { // as in the scenario of restores: its writers and repairs would stand still more often than not
-			s.Faults.FreezeArchive = 30
-		}
+		s.Faults.FreezeArchive = []int{2, 15}[d.Below(2)]
 		if d.age == lasting && d.OneIn(4) {
 			compact, sweep := &sim.Job{Name: "compact at last", Do: sim.Compact}, &sim.Job{Name: "sweep at last", Do: sim.Sweep}
 			d.add(&sim.Accountant{Jobs: []*sim.Job{compact}, Sweep: sweep, Full: &sim.Job{Name: "sweep of all", Do: sim.SweepAll}})
