@@ -263,3 +263,27 @@ func TestAppendAtomic_StalledStore(t *testing.T) {
 		}
 	})
 }
+
+// A topic that was deleted and created anew is told once, by its name, and the next append goes to the new one.
+func TestAppendAtomic_TopicCreatedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		log := w.open()
+		w.create(log, sdk.NewTopic{Name: "a", Partitions: 2})
+		w.create(log, sdk.NewTopic{Name: "b", Partitions: 1})
+		p := w.producer(log)
+		w.must(p.AppendAtomic(ctx, rec("a", "x"), rec("b", "x")))
+		w.must(log.Admin().DeleteTopic(ctx, "b"))
+		w.create(log, sdk.NewTopic{Name: "b", Partitions: 1})
+		var delivery *sdk.DeliveryError
+		err := p.AppendAtomic(ctx, rec("a", "y"), rec("b", "y"))
+		if !errors.Is(err, sdk.ErrTopicGone) || !errors.As(err, &delivery) || delivery.Topic != "b" || sdk.OutcomeOf(err) != sdk.NotApplied {
+			t.Errorf("created anew: %v", err)
+		}
+		w.must(p.AppendAtomic(ctx, rec("a", "z"), rec("b", "z")))
+		w.must(p.Close(ctx))
+		if got := w.contents("b")[0]; len(got) != 1 || string(got[0].Value) != "z" {
+			t.Errorf("%d records", len(got))
+		}
+	})
+}

@@ -85,9 +85,14 @@ func (p *Producer) runAtomic(ctx context.Context, f *flush) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	gone := p.forgetGone(f, err)
 	for i, part := range f.parts {
 		for j, b := range part.batches {
-			if b.err = p.deliveryError(b, err); b.err != nil {
+			about := b
+			if gone != nil {
+				about = gone
+			}
+			if b.err = p.deliveryError(about, err); b.err != nil {
 				p.countUnsent(b)
 			} else {
 				b.base = results[i].Slots[j].Base
@@ -96,6 +101,27 @@ func (p *Producer) runAtomic(ctx context.Context, f *flush) {
 		}
 	}
 	p.room.give(flushRoom)
+}
+
+// forgetGone forgets the topics of a flush that err says is in part for a topic that is gone, and returns a batch of that one; nil if err says no such thing, or not of which. mu is held.
+func (p *Producer) forgetGone(f *flush, err error) (gone *batch) {
+	if err == nil || !errors.Is(p.deliveryError(f.batches[0], err), ErrTopicGone) {
+		return nil
+	}
+	var refused *metadata.RefusedError
+	var item *metadata.Error
+	var remote *RemoteError
+	errors.As(err, &refused)
+	errors.As(err, &item)
+	errors.As(err, &remote)
+	for _, b := range f.batches {
+		p.forget(b.at.topic)
+		id := b.at.place.Lane
+		if refused != nil && refused.Lane == id || item != nil && item.Key == metadata.HeadKey(id).String() || remote != nil && remote.said.Topic == b.at.topic.row.Name {
+			gone = b
+		}
+	}
+	return gone
 }
 
 // commitAtomic puts the segment, and commits it to all its lanes at once.

@@ -85,6 +85,7 @@ func TestRemote_Again(t *testing.T) {
 		{"AppendAtomic_OffsetsNotReadBack", TestAppendAtomic_OffsetsNotReadBack},
 		{"AppendAtomic_LearnsOfGrowth", TestAppendAtomic_LearnsOfGrowth},
 		{"AppendAtomic_OneClassOnly", TestAppendAtomic_OneClassOnly},
+		{"AppendAtomic_TopicCreatedAnew", TestAppendAtomic_TopicCreatedAnew},
 		{"AppendOnce", TestAppendOnce},
 		{"AppendOnceIf", TestAppendOnceIf},
 		{"BR04_LostReplyThenRetry", TestBR04_LostReplyThenRetry},

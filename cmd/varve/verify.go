@@ -40,6 +40,8 @@ Exit status: 0 no damage, 1 damage found or not finished, 2 usage.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.topics = args
 			switch {
+			case c.Flags().Changed("proof") && o.proof == "":
+				return usagef("--proof wants the name of a file, and got none")
 			case o.indexOnly && o.proof != "":
 				return usagef("--proof needs the records, which --index-only does not read")
 			case o.all && o.proof == "":

@@ -182,7 +182,7 @@ var (
 var badTogether = badBodies(
 	`{"records":[]}`, `{"records":[{}]}`, `{"records":[{"topic":""}]}`, `{"records":[{"topic":"../t"}]}`, `{"topics":[]}`,
 	`{"records":[{"topic":"t"}],"topics":{}}`, `{"records":[{"topic":"t"}],"topics":[{"name":"t","name":"t"}]}`, `{"records":[{"topic":"t"}],"topics":[{"Name":"t"}]}`,
-	`{"records":[{"topic":"t"}],"topics":[{"name":"../t","topic_id":"x"}]}`, `{"records":[{"topic":"t"}],"topics":[1]}`, `{"topics":[],"topics":[],"records":[{"topic":"t"}]}`,
+	`{"records":[{"topic":"t"}],"topics":[{"name":"../t","topic_id":"x"}]}`, `{"records":[{"topic":"t"}],"topics":[1]}`, `{"records":[{"topic":"t"}],"topics":[{"name":"t"}]}`, `{"topics":[],"topics":[],"records":[{"topic":"t"}]}`,
 	`{"records":[{"topic":"t"}],"topics":[`+strings.Repeat(`{"name":"t","topic_id":"x"},`, wire.MaxListed)+`{"name":"t","topic_id":"x"}]}`,
 	`{"records":[{"topic":"t"}],"records":[{"topic":"t"}]}`, `{"records":[{"topic":"t"}]} {}`, `{"records":[{"topic":"t"}],"topics":`,
 	`{"records":[{"topic":"t"},{"topic":"short"}]}`,

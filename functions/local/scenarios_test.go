@@ -396,7 +396,9 @@ func conditionsOverHTTP(t *testing.T) {
 	for _, bad := range [][]string{{wire.IfEndHeader + ": -1"}, {wire.IfEndHeader + ": x"}, {wire.IfTokenHeader + ": 0"}, {wire.IfEndHeader + ": 0", wire.IfEndHeader + ": 0"}} {
 		s.fails(send(`{"partition":1}`, bad...), 400, wire.BadRequest)
 	}
-	s.fails(s.do("POST", "/v1/topics/t/records", `{"records":[{"partition":1}]}`, asJSON, wire.IfEndHeader+": 0"), 400, wire.BadRequest)
+	for _, h := range []string{wire.IfEndHeader + ": 0", wire.IfEndHeader + ": ", wire.IfTokenHeader + ": "} {
+		s.fails(s.do("POST", "/v1/topics/t/records", `{"records":[{"partition":1}]}`, asJSON, h), 400, wire.BadRequest)
+	}
 	if e := s.fails(send(`{"partition":1},{"partition":0}`, wire.IfEndHeader+": 0"), 400, wire.BadRequest); e.Record == nil || *e.Record != 1 {
 		t.Errorf("%+v", e)
 	}
@@ -432,6 +434,9 @@ func togetherOverHTTP(t *testing.T) {
 	s.want(send(fmt.Sprintf(`{"topics":[{"name":"u","topic_id":%q}],"records":[{"topic":"u","partition":1,"value":"a"},{"topic":"t","key":"k","value":"b"},{"topic":"u","partition":1,"value":"c"}]}`, topic.ID)), 200, &told)
 	if r := told.Results; len(r) != 3 || *r[0].Partition != 1 || *r[0].Offset != 0 || *r[1].Offset != 0 || *r[2].Offset != 1 || told.OffsetsKnown != nil {
 		t.Errorf("%+v", told)
+	}
+	for _, h := range []string{wire.IfEndHeader + ": 0", wire.IfTokenHeader + ": ", wire.ProducerIDHeader + ": 1", wire.SequenceHeader + ": 1", wire.TopicIDHeader + ": x"} {
+		s.fails(s.do("POST", "/v1/records", `{"records":[{"topic":"u"}]}`, asJSON, h), 400, wire.BadRequest)
 	}
 	s.fails(send(`{"records":[{"topic":"u","value":"x"},{"topic":"u","partition":2}]}`), 404, wire.UnknownPartition)
 	s.fails(send(`{"records":[{"topic":"u","value":"x"},{"topic":"nosuch"}]}`), 404, wire.UnknownTopic)

@@ -25,7 +25,7 @@ func onceOf(h http.Header) (*once, error) {
 	ids, sequences := h.Values(wire.ProducerIDHeader), h.Values(wire.SequenceHeader)
 	switch {
 	case len(ids) == 0 && len(sequences) == 0:
-		if h.Get(wire.IfEndHeader) != "" || h.Get(wire.IfTokenHeader) != "" {
+		if len(h.Values(wire.IfEndHeader))+len(h.Values(wire.IfTokenHeader)) > 0 {
 			return nil, api.BadField(wire.ProducerIDHeader, "none", "an id, and a sequence: a request under a condition that is sent again would be refused because of its own records")
 		}
 		return nil, nil

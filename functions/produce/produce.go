@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/varvelog/varve/functions/internal/api"
@@ -140,6 +141,11 @@ func (s *Service) time(c *api.Call) (context.Context, context.CancelFunc) {
 func (s *Service) together(c *api.Call) error {
 	if _, err := c.Query(); err != nil {
 		return err
+	}
+	for _, h := range []string{wire.ProducerIDHeader, wire.SequenceHeader, wire.IfEndHeader, wire.IfTokenHeader, wire.TopicIDHeader} {
+		if v := c.R.Header.Values(h); len(v) > 0 {
+			return api.BadField(h, strings.Join(v, ", "), "none: a request for several topics has no sequence and no conditions, and names its topics' ids in the body")
+		}
 	}
 	_, body, err := c.Body(wire.JSONType)
 	if err != nil {

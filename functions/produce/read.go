@@ -100,6 +100,11 @@ func readTopics(dec *json.Decoder) (topics []wire.TopicMeant, err error) {
 	if err == nil && len(topics) > wire.MaxListed {
 		err = fmt.Errorf("%d of them", len(topics))
 	}
+	for i := range topics {
+		if err == nil && topics[i].ID == "" {
+			err = fmt.Errorf("no topic_id of %q", topics[i].Name)
+		}
+	}
 	if err != nil {
 		return nil, api.BadField("topics", shortened(err.Error()), fmt.Sprintf(`at most %d of {"name":…,"topic_id":…}`, wire.MaxListed))
 	}

@@ -55,6 +55,9 @@ func (w *walk) compare(a *account, from, end int64, cuts metadata.Cuts) bool {
 			all += p.appended().Records
 		}
 	}
+	if compared < all && !repaired && sound {
+		w.tellHistory(HistoryUncompared, a, max(from, old.From), old.end(), "%d of %d records that were proven cannot be compared: records were removed of what they share a row with, older and newer ones", all-compared, all)
+	}
 	w.progress(func(p *Progress) {
 		p.Compared += compared
 		p.Uncompared += all - compared

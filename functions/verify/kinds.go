@@ -62,6 +62,7 @@ const (
 	HistoryShorter     Kind = "history-shorter"
 	HistoryCut         Kind = "history-cut"
 	HistoryGone        Kind = "history-gone"
+	HistoryUncompared  Kind = "history-uncompared"
 )
 
 // What to do, where several kinds have it in common.
@@ -137,6 +138,7 @@ var kinds = map[Kind]struct {
 	HistoryChanged:     {Damage, "Records were lost, added, changed or moved since the log was proven last. " + doHistory},
 	HistoryShorter:     {Damage, "If the table was put back, stop compaction and sweep at once, and see 'varve repair --help'. Otherwise: " + doHistory},
 	HistoryCut:         {Information, doNothing},
-	HistoryGone:        {Information, "Nothing, if the topic was deleted."},
+	HistoryGone:        {Information, "Nothing, if the topic was deleted. Otherwise the log is not what it was: look for the topic in a backup of the table."},
+	HistoryUncompared:  {Information, "Nothing for now. To have all compared, check before keys are compacted or erased, not only after it."},
 	ReplacedUnreadable: {Damage, "The sweep deletes nothing while it cannot be read; no record is lost by it. " + doNewer},
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,7 @@ type proofEnd struct {
 // provenPartition is what was proven of one partition. A nil one is of nothing.
 type provenPartition struct {
 	Topic     segment.TopicID `json:"topic"`
+	Name      string          `json:"name"` // the topic's, for people
 	Partition int             `json:"partition"`
 	From      int64           `json:"from"` // where the first piece begins
 	Pieces    []provenPiece   `json:"pieces"`
@@ -326,6 +328,12 @@ type proof struct {
 
 // openProof opens the file for a check of this log, of which so many repairs were finished.
 func openProof(path string, log string, era int64, now time.Time) (p *proof, err error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil { // it is the file that is replaced, wherever it is, and not a link to it
+		path = real
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, &ProofError{path, "it is no file", "name a file, or one that does not exist yet"}
+	}
 	p = &proof{path: path}
 	switch p.file, err = os.Open(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -369,7 +377,7 @@ func (p *proof) before(topic segment.TopicID, partition int) (*provenPartition, 
 
 // settle writes what a partition has. If not all of that is known what was proven before stays; if some of it is damaged all will be read by the next check.
 func (p *proof) settle(a *account, from int64, partial, damaged bool) error {
-	now := &provenPartition{Topic: a.topic.ID, Partition: a.partition, From: from}
+	now := &provenPartition{Topic: a.topic.ID, Name: a.topic.Name, Partition: a.partition, From: from}
 	for _, x := range a.pieces {
 		proven := provenPiece{End: x.end, Kept: x.kept}
 		if x.gone.Records > 0 {
@@ -393,11 +401,12 @@ func (p *proof) settle(a *account, from int64, partial, damaged bool) error {
 	return p.proofWriter.prove(now)
 }
 
-// keep takes over what was proven of partitions that were not looked at, and returns how many there are of topics that there are not any more.
-func (p *proof) keep(exists func(segment.TopicID) bool) (gone int, err error) {
+// keep takes over what was proven of partitions that were not looked at, and returns how many there are of topics that there are not any more, by name and id.
+func (p *proof) keep(exists func(segment.TopicID) bool) (gone map[string]int, err error) {
 	if p.old == nil {
-		return 0, nil
+		return nil, nil
 	}
+	gone = map[string]int{}
 	keys := make([]provenKey, 0, len(p.old.where))
 	for key := range p.old.where {
 		if !p.written[key] {
@@ -408,16 +417,19 @@ func (p *proof) keep(exists func(segment.TopicID) bool) (gone int, err error) {
 		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 	})
 	for _, key := range keys {
-		if !exists(key.topic) {
-			gone++
-			continue
-		}
 		b, err := p.old.line(key)
+		if err == nil && !exists(key.topic) {
+			var was *provenPartition
+			if was, err = decodeProven(b); err == nil {
+				gone[fmt.Sprintf("%q (%s)", was.Name, key.topic)]++
+				continue
+			}
+		}
 		if err == nil {
 			err = p.put(key, b)
 		}
 		if err != nil {
-			return gone, err
+			return nil, err
 		}
 	}
 	return gone, nil
@@ -449,10 +461,10 @@ func (r *run) proving(ctx context.Context, topics []*metadata.Topic) (err error)
 	if err != nil {
 		return err
 	}
-	if gone > 0 {
-		r.find(Finding{Kind: HistoryGone, What: fmt.Sprintf("%d partitions were proven of topics that there are not any more", gone)})
+	for _, topic := range slices.Sorted(maps.Keys(gone)) {
+		r.find(Finding{Kind: HistoryGone, What: fmt.Sprintf("%d partitions were proven of topic %s, which there is not any more", gone[topic], topic)})
 	}
-	if err := p.replace(r.o.Proof); err != nil {
+	if err := p.replace(p.path); err != nil {
 		return err
 	}
 	r.report.Proof.Replaced = true

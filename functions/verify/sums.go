@@ -121,13 +121,19 @@ type bound struct {
 	appended segment.Sum
 }
 
-// bounds are those between pieces, and where the partition ended when it was proven before, if nothing has been removed of the piece in which that is.
+// bounds are those between pieces, and where the partition ended when it was proven before, if all that has been removed of the piece in which that is was on one side of it: offsets are dense, so
+// a side that has a record at each of them has lost none.
 func (a *account) bounds(from int64) []bound {
 	at := bound{offset: from}
 	all := []bound{at}
 	for _, p := range a.pieces {
-		if p.split > p.base && p.split < p.end && !p.known && p.gone == (segment.Sum{}) {
-			all = append(all, bound{p.split, at.appended.Plus(p.below)})
+		if p.split > p.base && p.split < p.end && !p.known {
+			switch below := at.appended.Plus(p.below); {
+			case p.kept.Records-p.below.Records == p.end-p.split:
+				all = append(all, bound{p.split, below.Plus(p.gone)})
+			case p.below.Records == p.split-p.base:
+				all = append(all, bound{p.split, below})
+			}
 		}
 		at = bound{p.end, at.appended.Plus(p.kept).Plus(p.gone)}
 		all = append(all, at)

@@ -82,6 +82,9 @@ type soaking struct {
 
 // run plays, and says what has grown.
 func run(ctx context.Context, o options) (grown []string, err error) {
+	if hours := (o.playFor * time.Duration(o.speed)).Hours(); hours < leastSamples+1 {
+		return nil, fmt.Errorf("%v at %d times the speed is %.1f hours of the log's, which tells nothing: play %d hours or more", o.playFor, o.speed, hours, leastSamples+1)
+	}
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "varve-soak"); err != nil {
 			return nil, err
@@ -206,6 +209,9 @@ type sample struct {
 	heap, goroutines, objects, objectBytes, tableBytes int64
 }
 
+// leastSamples are those of which one can say that something has grown.
+const leastSamples = 8
+
 var names = [...]string{"heap", "goroutines", "objects", "bytes of objects", "bytes of the table"}
 
 func (s sample) all() [5]int64 {
@@ -257,7 +263,7 @@ func (s *soaking) sample() (x sample) {
 // grownIn is what was larger in the second half than in the second quarter, by more than a quarter and what is noise: the highest of each is compared.
 func grownIn(samples []sample) (grown []string) {
 	n := len(samples)
-	if n < 8 {
+	if n < leastSamples {
 		return []string{fmt.Sprintf("%d samples tell nothing; play longer", n)}
 	}
 	noise := sample{heap: 16 << 20, goroutines: 20, objects: 20, objectBytes: 16 << 20, tableBytes: 1 << 20}.all()

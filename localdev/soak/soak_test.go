@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Four hours in three seconds.
+// Ten hours in four seconds.
 func TestSoak(t *testing.T) {
 	// It is over before anything may be deleted, so what has grown is not judged.
-	if _, err := run(t.Context(), options{playFor: 3 * time.Second, rate: 1, speed: 4800, dir: t.TempDir()}); err != nil {
+	if _, err := run(t.Context(), options{playFor: 4 * time.Second, rate: 1, speed: 9600, dir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 }
