@@ -1,7 +1,6 @@
 package sdk_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -17,18 +16,25 @@ func request(partition int, value string) []*sdk.Record {
 	return []*sdk.Record{{Topic: "orders", Partition: partition, Value: []byte(value)}}
 }
 
+// twoProcesses are producers of two processes, in a world that has the topic orders.
+func twoProcesses(t *testing.T) (w *world, a, b *sdk.Producer) {
+	w = newWorld(t)
+	log, other := w.open(), w.open()
+	w.create(log, sdk.NewTopic{Name: "orders", Partitions: 3})
+	a, b = w.producer(log, atOnce), w.producer(other, atOnce)
+	t.Cleanup(func() {
+		w.must(a.Close(ctx))
+		w.must(b.Close(ctx))
+		w.must(log.Close())
+		w.must(other.Close())
+	})
+	return w, a, b
+}
+
 // TestAppendOnce: a producer's requests, sent again by itself and by another process, are appended once, and answered as at first.
 func TestAppendOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		log, other := w.open(), w.open()
-		defer log.Close()
-		defer other.Close()
-		w.create(log, sdk.NewTopic{Name: "orders", Partitions: 3})
-		ctx := context.Background()
-		a, b := w.producer(log, atOnce), w.producer(other, atOnce)
-		defer a.Close(ctx)
-		defer b.Close(ctx)
+		w, a, b := twoProcesses(t)
 		id := a.NewProducerID()
 		for n := int64(1); n <= 12; n++ {
 			records := func() []*sdk.Record {
@@ -65,15 +71,7 @@ func TestAppendOnce(t *testing.T) {
 // refused for that, even by a process that believes the request to be the next; and after a refusal the sequence is still the next one's.
 func TestAppendOnceIf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		log, other := w.open(), w.open()
-		defer log.Close()
-		defer other.Close()
-		w.create(log, sdk.NewTopic{Name: "orders", Partitions: 3})
-		ctx := context.Background()
-		a, b := w.producer(log, atOnce), w.producer(other, atOnce)
-		defer a.Close(ctx)
-		defer b.Close(ctx)
+		w, a, b := twoProcesses(t)
 		id := a.NewProducerID()
 		for n := int64(1); n <= 8; n++ {
 			first, second := a, b
