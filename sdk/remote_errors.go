@@ -69,6 +69,9 @@ var codes = map[string]error{
 	wire.Unauthorized:     ErrDenied,
 }
 
+// errMute is a condition that failed, without the body that says where the partition is: it is asked again.
+var errMute = fmt.Errorf("%w: %w", ErrUnreachable, errGarbage)
+
 // errTooMany: the lane has room for another producer when one of those it knows has been idle for long.
 var errTooMany = fmt.Errorf("%w: %w", ErrTooManyProducers, ErrThrottled)
 
@@ -81,6 +84,7 @@ var statuses = map[int]error{
 	http.StatusConflict:              ErrChanged,
 	http.StatusGone:                  ErrTopicGone,
 	http.StatusRequestEntityTooLarge: ErrTooLarge,
+	http.StatusPreconditionFailed:    errMute,
 	http.StatusTooManyRequests:       ErrThrottled,
 }
 

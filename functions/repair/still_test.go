@@ -1,6 +1,7 @@
 package repair_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,10 @@ import (
 // drowsy is the clocks of a machine that was suspended: its monotonic one has lost that time.
 type drowsy struct {
 	env.Clock
-	lost time.Duration
+	lost atomic.Int64
 }
 
-func (d *drowsy) Mono() time.Duration { return d.Clock.Mono() - d.lost }
+func (d *drowsy) Mono() time.Duration { return d.Clock.Mono() - time.Duration(d.lost.Load()) }
 
 // What a machine appends when it wakes up has an id of then, not of when it fell asleep: by that, a repair would take it for what the table had.
 func TestASuspendedWriter(t *testing.T) {
@@ -36,7 +37,7 @@ func TestASuspendedWriter(t *testing.T) {
 		other.write("t", 2)
 		o, old := w.copied()
 		time.Sleep(time.Hour)
-		clock.lost = 2 * time.Hour
+		clock.lost.Store(int64(2 * time.Hour))
 		sleeper.write("t", 2)
 		other.write("t", 2)
 		w.putBack(old)
