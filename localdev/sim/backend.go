@@ -38,10 +38,10 @@ func (d driver) Open(_ context.Context, _ *url.URL, o sdk.DriverOptions) (sdk.Ba
 		return sdk.Backend{}, err
 	}
 	seen := watched{t, d.p}
-	b := sdk.Backend{Table: seen, Store: bucket{d.p.network, d.p}, Bucket: "sim"}
+	b := sdk.Backend{Table: recorder{seen, seen}, Store: bucket{d.p.network, d.p}, Bucket: "sim"}
 	without := w.scenario.Without
 	if without.Table != nil && !d.p.life.Safe {
-		b.Table = preparing{without.Table(d.p, seen), seen}
+		b.Table = recorder{without.Table(d.p, seen), seen}
 	}
 	if without.Store != nil && !d.p.life.Safe {
 		b.Store = without.Store(d.p, b.Store)

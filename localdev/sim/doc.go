@@ -13,7 +13,8 @@
 //	sequel   in some seeds the table is put back to an earlier moment while writers go on, and repaired
 //
 // What groups of consumers do is recorded as facts: what the answers of the table show of leases and offsets, at the seam above the adapter, what members
-// know and are given, and what stands, which the world itself reads all the time.
+// know and are given, and what stands, which the world itself reads all the time. What they ask of leases and offsets, and how that is answered, is recorded for
+// porcupine too, above whatever rule was taken out.
 //
 // A seed replays if goroutines run one at a time (GOMAXPROCS(1), no collection of garbage, no race detector, a machine that has time): everything that a
 // process does takes a time of its own, drawn to the nanosecond, so that no two things happen at one moment, and what is drawn depends on what it is

@@ -5,6 +5,7 @@
 package sim_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/varvelog/varve/localdev/sim"
 	"github.com/varvelog/varve/metadata"
@@ -135,6 +137,27 @@ func leaseStays(p *sim.Process, op string, body []byte) []byte {
 		}
 	}
 	return u.encode()
+}
+
+// groupsEventually reads the state of groups as it was a while ago.
+func groupsEventually(_ *sim.Process, op string, body []byte) []byte {
+	if !strings.HasSuffix(op, "Query") || !bytes.Contains(body, []byte(`"`+strings.TrimSuffix(metadata.PlanKey("x").PK, "x"))) {
+		return body
+	}
+	return bytes.Replace(body, []byte(`"ConsistentRead":true`), []byte(`"ConsistentRead":false`), 1)
+}
+
+// forgetful acknowledges some commits without asking for them.
+type forgetful struct {
+	table
+	p *sim.Process
+}
+
+func (x forgetful) CommitOffsets(ctx context.Context, group string, l metadata.LaneID, at time.Time, commits []metadata.OffsetCommit) (*metadata.GroupLane, error) {
+	if x.p.Chance("forgets").OneIn(4) {
+		return x.table.GroupLane(ctx, group, l)
+	}
+	return x.table.CommitOffsets(ctx, group, l, at, commits)
 }
 
 // thief takes every lease for one of a session that is over.

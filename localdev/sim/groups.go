@@ -71,8 +71,10 @@ func (x *Group) watch(w *World) {
 func (x *Group) sample(w *World, table metadata.Table) (stand []*Fact) {
 	row, err := table.Topic(context.Background(), x.Topic)
 	w.must(err)
+	asked := w.clock()
 	state, err := table.GroupState(context.Background(), x.Name)
 	w.must(err)
+	w.showsGroup("the world", x.Name, asked, state.Lanes)
 	lanes := map[metadata.LaneID]*metadata.GroupLane{}
 	for _, l := range state.Lanes {
 		lanes[l.Lane] = l

@@ -79,6 +79,8 @@ type History struct {
 	facts      []*Fact                        // of groups, in the order in which they were told
 	observed   []*observation                 // requests that are no appends
 	given      map[About]*observation         // the latest records of each reader
+	asked      []*groupRequest                // in the order in which they were asked or, if they are reads, answered
+	sent       map[string]*groupRequest       // transactions of these by their tokens
 	removes    bool                           // gaps are noted and judged in the end
 	removals   removals
 	dead       map[string]bool
@@ -91,8 +93,8 @@ type History struct {
 
 // NewHistory is an empty one that begins now.
 func NewHistory(now func() time.Time) *History {
-	return &History{now: now, began: now(), seen: map[Partition]map[int64]string{}, fences: map[Partition]map[int64]string{}, given: map[About]*observation{}, dead: map[string]bool{},
-		counts: Counts{}}
+	return &History{now: now, began: now(), seen: map[Partition]map[int64]string{}, fences: map[Partition]map[int64]string{}, given: map[About]*observation{},
+		sent: map[string]*groupRequest{}, dead: map[string]bool{}, counts: Counts{}}
 }
 
 // Invoke records that somebody is about to ask for the record to be appended.

@@ -44,11 +44,15 @@ const (
 	readsAll // in the end
 )
 
+func (x *step) String() string { return x.what }
+
 // state is a partition's.
 type state struct {
 	end, token int64
 	sum        uint64 // of all records, in order
 }
+
+func (s state) String() string { return fmt.Sprintf("end %d and token %d", s.end, s.token) }
 
 // partitionModel is what a partition does.
 var partitionModel = porcupine.Model{
@@ -97,47 +101,63 @@ func sumsOf(values []string) (sums []uint64) {
 // inTheEnd is after all that was asked.
 const inTheEnd = math.MaxInt64
 
-// undecidedAfter is how long porcupine may look at one partition.
+// undecidedAfter is how long porcupine may look at one object.
 const undecidedAfter = 2 * time.Second
 
-// Linearizable: what processes were told of each partition is what one would have told that does one thing after the other.
-func Linearizable(h *History, l *Log) { linearizable(h, h.requests(l)) }
+// object is something that is to be linearizable, with all that was asked of it. States and inputs are fmt.Stringers.
+type object struct {
+	About
+	name, kind string
+	model      porcupine.Model
+	history    []porcupine.Operation
+}
+
+// Linearizable: what processes were told of each partition, and of what groups have committed for it, is what one would have told that does one thing after the other.
+func Linearizable(h *History, l *Log) { linearizable(h, h.linear(l)) }
 
 // linearizable takes time of the machine's, and is to be called outside of a world's bubble.
-func linearizable(h *History, requests map[Partition][]porcupine.Operation) {
-	for _, at := range slices.SortedFunc(maps.Keys(requests), Partition.compare) {
-		history := requests[at]
-		switch porcupine.CheckOperationsTimeout(partitionModel, history, undecidedAfter) {
+func linearizable(h *History, objects []object) {
+	for _, o := range objects {
+		switch porcupine.CheckOperationsTimeout(o.model, o.history, undecidedAfter) {
 		case porcupine.Ok:
-			h.Count("porcupine: linearizable")
+			h.Count("porcupine: linearizable " + o.kind)
 		case porcupine.Unknown:
 			h.Count("porcupine: undecided")
 		case porcupine.Illegal:
-			h.Bad(About{At: at}, "what was told of %v is not linearizable: %s", at, stuck(history))
+			h.Bad(o.About, "what was told of the %s of %s is not linearizable: %s", o.kind, o.name, o.stuck())
 		}
 	}
 }
 
 // stuck says how far an order goes that explains a history, and what was answered first of that it does not explain.
-func stuck(history []porcupine.Operation) string {
-	_, info := porcupine.CheckOperationsVerbose(partitionModel, history, undecidedAfter)
+func (o object) stuck() string {
+	_, info := porcupine.CheckOperationsVerbose(o.model, o.history, undecidedAfter)
 	longest := []porcupine.Operation(nil)
 	for _, partial := range info.PartialLinearizationsOperations()[0] {
 		if len(partial) > len(longest) {
 			longest = partial
 		}
 	}
-	s, in := any(state{}), map[any]bool{}
-	for _, o := range longest {
-		_, s = partitionModel.Step(s, o.Input, nil)
-		in[o.Input] = true
+	s, in := o.model.Init(), map[any]bool{}
+	for _, x := range longest {
+		_, s = o.model.Step(s, x.Input, nil)
+		in[x.Input] = true
 	}
-	rest := slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool { return in[o.Input] })
+	rest := slices.DeleteFunc(slices.Clone(o.history), func(x porcupine.Operation) bool { return in[x.Input] })
 	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
 	if len(rest) == 0 {
 		return "all was explained"
 	}
-	return fmt.Sprintf("%d of %d requests lead to end %d and token %d, where this cannot be: %s", len(longest), len(history), s.(state).end, s.(state).token, rest[0].Input.(*step).what)
+	return fmt.Sprintf("%d of %d requests lead to %v, where this cannot be: %v", len(longest), len(o.history), s, rest[0].Input)
+}
+
+// linear is all that is to be linearizable.
+func (h *History) linear(l *Log) (all []object) {
+	requests := h.requests(l)
+	for _, at := range slices.SortedFunc(maps.Keys(requests), Partition.compare) {
+		all = append(all, object{About{At: at}, at.String(), "records", partitionModel, requests[at]})
+	}
+	return append(all, h.commits(l)...)
 }
 
 // requests are the requests to each partition, with the time from question to answer.

@@ -119,7 +119,7 @@ func TestLinearizableInTime(t *testing.T) {
 	began := time.Now()
 	Linearizable(h.History, NewLog(map[Partition][]string{h.at: values}))
 	t.Log(time.Since(began), h.Counts())
-	if len(h.Violations()) > 0 || h.Counts()["porcupine: linearizable"] != 1 {
+	if len(h.Violations()) > 0 || h.Counts()["porcupine: linearizable records"] != 1 {
 		t.Errorf("violations %v, counts %v", h.Violations(), h.Counts())
 	}
 }

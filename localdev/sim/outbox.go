@@ -102,13 +102,3 @@ func (t watched) Items(commits []metadata.Commit, offsets []metadata.StepOffsets
 		Items([]metadata.Commit, []metadata.StepOffsets) ([]types.TransactWriteItem, error)
 	}).Items(commits, offsets)
 }
-
-// preparing is a table from which a rule was taken out. What is prepared for others stays as it is.
-type preparing struct {
-	metadata.Table
-	whole watched
-}
-
-func (t preparing) Items(commits []metadata.Commit, offsets []metadata.StepOffsets) ([]types.TransactWriteItem, error) {
-	return t.whole.Items(commits, offsets)
-}

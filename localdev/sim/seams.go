@@ -44,6 +44,7 @@ func (l line) Do(r *http.Request) (*http.Response, error) {
 	r = r.WithContext(context.WithValue(r.Context(), processKey{}, l.p))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	resp, err := l.p.world.engine.Load().Do(r)
+	attempted(r.Context(), r.Header.Get("X-Amz-Target"), resp, err)
 	if !l.p.fate("after " + op) {
 		return nil, errDead
 	}

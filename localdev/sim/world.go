@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/varvelog/varve/internal/env"
 	engine "github.com/varvelog/varve/localdev/dynamodb"
 	"github.com/varvelog/varve/metadata"
@@ -64,11 +62,11 @@ type World struct {
 	engine    atomic.Pointer[engine.Engine] // the table's, of the moment
 	objects   *mem.Store
 	actors    []Actor
-	outage    [2]time.Duration                    // no chunk can be written between these
-	commits   int64                               // in the log at the end
-	ledger    ledger                              // of all that was ever committed
-	judged    bool                                // the history is over
-	requested map[Partition][]porcupine.Operation // by then
+	outage    [2]time.Duration // no chunk can be written between these
+	commits   int64            // in the log at the end
+	ledger    ledger           // of all that was ever committed
+	judged    bool             // the history is over
+	requested []object         // by then
 
 	quiet     atomic.Bool    // nothing begins to fail any more
 	calming   chan struct{}  // closed then; under mu
@@ -136,12 +134,13 @@ func (w *World) run() {
 			s.Settle(w)
 		}
 	}
+	w.showGroups()
 	log := w.read()
 	w.judge(log)
 	for _, check := range append(slices.Clone(Core), w.scenario.Checks...) {
 		check(w.History, log)
 	}
-	w.requested = w.requests(log)
+	w.requested = w.linear(log)
 	w.judged = true
 	for _, a := range w.actors {
 		if s, ok := a.(Sequel); ok {

@@ -293,7 +293,7 @@ func TestWorld(t *testing.T) {
 			}
 		}
 	}
-	p.must(t, "archived", "archived by another", "merged", "left out by key", "erased", "erased: proven", "log start moved", "records deleted", "looked up by time",
+	p.must(t, "porcupine: linearizable commits", "archived", "archived by another", "merged", "left out by key", "erased", "erased: proven", "log start moved", "records deleted", "looked up by time",
 		"offsets passed", "replayed", "swept: object", "swept: small segment", "swept: chunk", "swept: archive row", "swept: work list entry", "swept: deleted topic", "sweep refused: clock",
 		"frozen before-publish", "frozen before-commit", "frozen after-upload", "frozen after-publish", "frozen before-delete", "topic changed", "topic deleted",
 		"killed", "killed while spilling", "frozen", "suspended", "frozen for hours", "suspended for hours", "wall clock jumped", "cut off", "small segment", "minted anew",

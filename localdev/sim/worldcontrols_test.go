@@ -43,6 +43,8 @@ func TestWorldCatches(t *testing.T) {
 		"the application's item apart":           {sim.Rule{Wire: withoutTheirs}, "outbox", ""},
 		"conclusions from eventual reads":        {of("r", func(t table) table { return concludeEventually{t} }), "reader", ""},
 		"commits of what was not read":           {of("g", func(t table) table { return eager{t} }), "commuter", ""},
+		"commits that are forgotten":             {sim.Rule{Table: func(p *sim.Process, t table) table { return forgetful{t, p} }}, "group", "commits of"},
+		"groups from eventual reads":             {sim.Rule{Wire: groupsEventually}, "group", "commits of"},
 		"resets that leave the lease":            {sim.Rule{Wire: leaseStays}, "group that is reset", ""},
 		"stealing from the living":               {everybodys(func(t table) table { return thief{t} }), "group", "which lives"},
 		"offsets apart from the append":          {everybodys(func(t table) table { return apart{t} }), "group that steps", "results in the log"},
