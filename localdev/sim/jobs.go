@@ -168,12 +168,14 @@ func sweeps(p *Process, b sdk.Backend, full bool) error {
 	return err
 }
 
-// Verify verifies the log, in which nothing is damaged, whatever happens to it meanwhile.
+// Verify verifies the log, in which nothing is damaged, whatever happens to it meanwhile, and nothing has changed since the last time but what removes and repairs account for.
 func Verify(p *Process, b sdk.Backend) error {
-	r, err := verify.Run(p.ctx, b.Table, b.Store, verify.Options{Env: p.Env()})
+	r, err := verify.Run(p.ctx, b.Table, b.Store, verify.Options{Env: p.Env(), Proof: p.world.proof(), All: p.Chance("reads all").OneIn(2)})
 	if !p.Rest(1) {
 		return err
 	}
+	p.counted("proven again", int(r.Totals.Compared))
+	p.counted("not compared with the proof", int(r.Totals.Uncompared))
 	for _, f := range r.Findings {
 		if f.Severity == verify.Damage { // what is suspicious can come of machines that stand still or die in numbers before their commit
 			p.world.Bad(About{By: p.Name}, "%s found damage: %v", p.Name, f)

@@ -49,6 +49,7 @@ func (x *Restorer) Sequel(w *World) {
 		return
 	}
 	r.before = r.values()
+	r.once(Verify)
 	w.trouble()
 	for i := range 2 {
 		r.writing.Go(func() { r.write(fmt.Sprintf("%s.w%d", x.Name, i)) })
@@ -77,7 +78,7 @@ func (x *Restorer) Sequel(w *World) {
 	w.calm()
 	r.writing.Wait()
 	for _, do := range []func(*Process, sdk.Backend) error{Compact, SweepAll, Verify} {
-		(&Job{Name: r.next("at last"), Do: do}).once(w)
+		r.once(do)
 	}
 	r.judge()
 }
@@ -140,6 +141,11 @@ func (r *restoring) some(things int) {
 func (r *restoring) job(do func(*Process, sdk.Backend) error) {
 	j := &Job{Name: r.next("job"), Skew: SweepSkew, Luck: 10, Do: do}
 	j.run(r.World, r.start(j.Name, "", j.life()))
+}
+
+// once does it when nothing fails.
+func (r *restoring) once(do func(*Process, sdk.Backend) error) {
+	(&Job{Name: r.next("in peace"), Do: do}).once(r.World)
 }
 
 // grow grows the first topic beyond what it has now, which may be less than it once had.

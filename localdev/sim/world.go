@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"runtime/metrics"
 	"slices"
@@ -85,6 +86,7 @@ type World struct {
 	members    membership
 	audits     []*Audit
 	putAgain   [][]byte // segments that were put under several ids
+	proofs     string   // the directory with the log's proof, once there is one
 }
 
 // Play plays the scenario with this seed, in a bubble of its own.
@@ -149,6 +151,16 @@ func (w *World) run() {
 	}
 	close(w.over)
 	w.tearDown()
+}
+
+// proof is the file in which each verification keeps what it proves for the next.
+func (w *World) proof() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.proofs == "" {
+		w.proofs = w.t.TempDir()
+	}
+	return filepath.Join(w.proofs, "proof")
 }
 
 // await waits for the load, or until it has taken as long as it may, and tells whether it is over.

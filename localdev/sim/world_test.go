@@ -121,7 +121,7 @@ var parts = []part{
 		}
 	}},
 	{"verify", keeping, lasting, func(d *small) {
-		d.job(&sim.Job{Name: "verify", Every: 4 * time.Hour, Times: 1, Luck: 10, Do: sim.Verify})
+		d.job(&sim.Job{Name: "verify", Every: 3 * time.Hour, Times: 2, Luck: 10, Do: sim.Verify})
 	}},
 	{"visitor", removing, lasting, func(d *small) {
 		d.add(&sim.Visitor{Name: "v", Topic: first, Visits: 2, Every: d.every(3 * time.Hour), Trims: true})
