@@ -77,10 +77,12 @@ func (r *Row) Same(o *Row) bool {
 const MaxPublishRows = 98
 
 // Publication makes an archive segment part of the log, all or none. It is refused unless the segment's id is above the state's Floor and of its class, the
-// archived order is From, and every row of Replace is still as it was read. So a publisher that was paused, however long, publishes nothing that is stale.
+// archived order is From, every row of Replace is still as it was read, and it is not too old to be sent. So a publisher that was paused, however long, publishes nothing that is stale.
 type Publication struct {
 	Lane LaneID
 	ID   segment.ID // of the archive segment that was written; where no record was left to write, a fresh one
+	// Minted is no later than when the id was made, by the clocks that the table has: the publication is not sent when that is MaxArchiveAge old; zero: whatever its age.
+	Minted Stamp
 
 	// From and To are the archived order before and after. Equal where only rows change.
 	From, To int64
@@ -147,8 +149,8 @@ type SweepMark struct {
 	Past string
 }
 
-// RestoreWindow is how long what a publication has replaced stays: the table may be put back to any moment in it, and is then sound.
-const RestoreWindow = 25 * time.Hour
+// RestoreWindow is how long after a publication's id was made what it has replaced stays, at least. So the table may be put back to any moment of the last 24 hours, and is then sound.
+const RestoreWindow = 24*time.Hour + MaxArchiveAge
 
 // Replaced is X#<2 hex>|<archive id>: what a publication left behind. The segments that the commits of its orders name are in the lane's chunks, which the
 // sweep removes after it has gone through them.

@@ -78,12 +78,15 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("commit refused by lane %s at order %d", e.Lane, e.Head.Next)
 }
 
-// StaleError is a publication under an id that is not above the lane's floor: a sweep may have taken its segment for an orphan.
+// StaleError is a publication under an id that is not above the lane's floor, or, where Floor is zero, MaxArchiveAge old: a sweep may have taken its segment for an orphan.
 type StaleError struct {
 	ID, Floor segment.ID
 }
 
 func (e *StaleError) Error() string {
+	if e.Floor.IsZero() {
+		return fmt.Sprintf("publication %s not sent: it was begun over %v ago; its segment has to be written again under a new id", e.ID, MaxArchiveAge)
+	}
 	return fmt.Sprintf("publication %s refused: it is not above the floor, %s; its segment has to be written again under a new id", e.ID, e.Floor)
 }
 

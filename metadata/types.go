@@ -25,6 +25,9 @@ const (
 // which is what lets the sweep judge orphans by id.
 const MaxSegmentAge = 10 * time.Minute
 
+// MaxArchiveAge is the same for an archive segment and its publication: longer than a compaction runs.
+const MaxArchiveAge = time.Hour
+
 // Consistency of a read. An Eventual read may be stale: nothing may be concluded from what it does not show.
 type Consistency bool
 

@@ -249,7 +249,7 @@ func (r *run) rewrite(ctx context.Context, job *Job, state *metadata.State, shor
 	if err != nil {
 		return nil, err
 	}
-	p := &metadata.Publication{Lane: job.Lane, ID: segment.ID, From: job.From, To: job.To, Ends: job.Ends, Put: rows, Replace: job.Replace, Left: job.left()}
+	p := &metadata.Publication{Lane: job.Lane, ID: segment.ID, Minted: r.began, From: job.From, To: job.To, Ends: job.Ends, Put: rows, Replace: job.Replace, Left: job.left()}
 	if err := archive.Publish(ctx, r.o.Env, r.table, job.Topic, p); err != nil {
 		return nil, err
 	}

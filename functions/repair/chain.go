@@ -137,6 +137,7 @@ func (r *run) publishRuns(ctx context.Context, l *lane) error {
 
 // publishGroup publishes runs of one segment. Where the lane takes no segment of that id, as it is of another class by now or below the floor, or of another lane, they are copied.
 func (r *run) publishGroup(ctx context.Context, l *lane, id segment.ID, group []link) error {
+	asked := archive.Moment(r.o.Env)
 	state, err := r.table.State(ctx, l.id, metadata.Strong)
 	if err != nil {
 		return err
@@ -173,6 +174,7 @@ func (r *run) publishGroup(ctx context.Context, l *lane, id segment.ID, group []
 		if p, err = r.copied(ctx, l, state, p); err != nil {
 			return err
 		}
+		p.Minted = asked
 	}
 	return archive.Publish(ctx, r.o.Env, r.table, l.topic, p)
 }

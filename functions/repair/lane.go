@@ -248,7 +248,7 @@ func (r *run) closeCut(ctx context.Context, l *lane) error {
 	if l.closed(r.era.Jump) {
 		return nil
 	}
-	p := &metadata.Publication{Lane: l.id, ID: archive.Mint(r.o.Env, r.table, l.topic.Class(), l.state.Floor), From: l.state.Archived, To: l.next, Ends: map[metadata.Slot]int64{}}
+	p := &metadata.Publication{Lane: l.id, ID: archive.Mint(r.o.Env, r.table, l.topic.Class(), l.state.Floor), Minted: l.asked, From: l.state.Archived, To: l.next, Ends: map[metadata.Slot]int64{}}
 	for _, slot := range l.slots {
 		partition, _ := l.topic.Partition(metadata.Place{Lane: l.id, Slot: slot})
 		from := max(l.state.Ends[slot], l.state.Starts[slot])

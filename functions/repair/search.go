@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/varvelog/varve/functions/internal/archive"
 	"github.com/varvelog/varve/internal/objects"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
@@ -151,6 +152,7 @@ func (r *run) footer(ctx context.Context, s objects.Segment, size int64) (segmen
 type lane struct {
 	id    metadata.LaneID
 	topic *metadata.Topic
+	asked metadata.Stamp // before state was read
 	state *metadata.State
 	head  *metadata.Head
 	slots []metadata.Slot // of the topic's partitions, as far as they go on in the era
@@ -190,6 +192,7 @@ func (r *run) readLanes(ctx context.Context) error {
 
 // read reads what a lane has in the table, without changing it.
 func (r *run) read(ctx context.Context, l *lane) (err error) {
+	l.asked = archive.Moment(r.o.Env)
 	if l.state, err = r.table.State(ctx, l.id, metadata.Strong); r.o.DryRun && errors.Is(err, metadata.ErrNoState) { // its topic would be made anew
 		l.state, l.head, l.slots = &metadata.State{Lane: l.id}, &metadata.Head{Lane: l.id, K: metadata.ChunkOrders}, l.topic.Used(l.id)
 		r.measure(l)

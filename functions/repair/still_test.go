@@ -1,11 +1,13 @@
 package repair_test
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/varvelog/varve/functions/compact"
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/sdk"
 )
@@ -64,13 +66,49 @@ func TestRepairStandsStillWhileItCompacts(t *testing.T) {
 		o.Env.Pause = func(at env.Point) {
 			if at == env.BeforePublish {
 				publications++
-				time.Sleep(time.Hour)
+				time.Sleep(compact.MaxDeadline + 5*minute) // not too long for the publication
 			}
 		}
 		w.mustRepair(o)
 		if publications < 3 { // two of compaction, and that of the cut
 			t.Errorf("%d publications", publications)
 		}
+		w.sound("t")
+		w.whole()
+	})
+}
+
+// A compactor that stands still between making the id of its segment and publishing it does not publish any more. By its id the publication would be a day old at once: the next sweep would delete
+// what it has replaced, of which a table that is put back to the hours before knows nothing else, and a repair would not look at a segment that seems older than that.
+func TestACompactorThatStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("t", 2, 2)
+		a := w.writer()
+		a.minutes("t", 20)
+		e := w.env
+		e.Pause = func(at env.Point) {
+			if at == env.BeforePublish {
+				time.Sleep(20 * time.Hour)
+			}
+		}
+		var compacting sync.WaitGroup
+		compacting.Go(func() {
+			r, err := compact.Run(t.Context(), w.adapter(e), w.objects, compact.Options{All: true, Env: e})
+			if err != nil || r.Segments > 0 {
+				t.Errorf("%d segments were published: %v", r.Segments, err)
+			}
+		})
+		time.Sleep(19 * time.Hour)
+		o, old := w.copied()
+		compacting.Wait()
+		time.Sleep(5 * time.Hour)
+		a.minutes("t", 2)
+		check(t, w.sweep())
+		w.putBack(old)
+		a.minutes("t", 2)
+		time.Sleep(20 * minute)
+		w.mustRepair(o)
 		w.sound("t")
 		w.whole()
 	})

@@ -11,6 +11,7 @@ var (
 	batches   = judge{"./segment", "Test", 0}
 	lanes     = judge{"./metadata/lane", "Test", 0}
 	items     = judge{"./metadata/dynamo", "TestSuite", 0}
+	repairs   = judge{"./functions/repair", "StoodStill", 0}
 	retainers = judge{"./functions/retain", "Test", 0}
 	cleaners  = judge{"./functions/clean", "Test", 0}
 )
@@ -74,6 +75,8 @@ var table = []mutant{
 		"metadata/dynamo/archive.go", "\t\tx.require(x.isNumber(attrArchived, p.From))\n", "\t\tx.require(x.exists(attrArchived))\n", archive},
 	{"publish-below-floor", "a publication is refused at or below the archive's floor",
 		"metadata/dynamo/archive.go", "\tx.require(x.absentOrUnder(attrStateFloor, text(p.ID.String())))\n", "", sweeps},
+	{"publish-however-late", "a publication whose writing began an hour ago is not sent",
+		"metadata/dynamo/archive.go", "\tc.minted, c.oldest = p.Minted, metadata.MaxArchiveAge\n", "", repairs},
 	{"rows-replaced-unseen", "a row is replaced only if it is still the one that was read",
 		"metadata/dynamo/archive.go", "\tx := newExpr()\n\tx.require(x.isNumber(attrRowEnd, r.End))\n", "\tx := newExpr()\n\tx.require(x.exists(attrRowEnd))\n\tif true {\n\t\treturn x\n\t}\n", archive},
 	{"chunks-before-heads", "a sweep reads heads before chunks, so that what is spilled in between is seen",

@@ -81,7 +81,11 @@ func (p *Process) reached(at env.Point) {
 	p.world.Sleep(c.Within(1, 100*time.Microsecond))
 	if !p.life.Safe && !p.world.quiet.Load() && c.OneIn(f.FreezeArchive*overtaken[at]) {
 		p.world.Count("frozen " + string(at))
-		p.Freeze(c.Within(2*time.Hour, 3*time.Hour), c.OneIn(2))
+		d := c.Within(2*time.Hour, 3*time.Hour)
+		if at == env.BeforePublish { // half of them not too long for it to be sent
+			d = c.Within(10*time.Minute, 2*metadata.MaxArchiveAge-10*time.Minute)
+		}
+		p.Freeze(d, c.OneIn(2))
 	}
 	spilling := at == env.BeforeChunk || at == env.AfterChunk || at == env.AfterTrim
 	if spilling {

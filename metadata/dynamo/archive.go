@@ -139,6 +139,7 @@ func (t *Table) Rows(ctx context.Context, topic segment.TopicID, partition int, 
 // Publish implements metadata.Publisher. Action 0 is the state's.
 func (t *Table) Publish(ctx context.Context, p *metadata.Publication) error {
 	c := writing("Publish", p.Lane, metadata.StateKey(p.Lane)).within(transactTimeout)
+	c.minted, c.oldest = p.Minted, metadata.MaxArchiveAge
 	if err := p.Validate(); err != nil {
 		return c.error("", err)
 	}
@@ -148,6 +149,9 @@ func (t *Table) Publish(ctx context.Context, p *metadata.Publication) error {
 	}
 	items = append(items, t.publishRows(p)...)
 	_, err := repeat(ctx, t, c, t.client.TransactWriteItems, t.transaction(publicationToken(p), items))
+	if c.old && !c.doubt {
+		return c.error("", &metadata.StaleError{ID: p.ID})
+	}
 	var stopped *cancelled
 	if !errors.As(err, &stopped) {
 		return err

@@ -22,7 +22,9 @@ type call struct {
 	write   bool
 	open    error          // what an attempt is whose outcome nobody knows
 	doubt   bool           // there was such an attempt
-	minted  metadata.Stamp // the oldest id that is committed, if there is one
+	minted  metadata.Stamp // the oldest id that is committed or published, if there is one
+	oldest  time.Duration  // that it may be
+	old     bool           // it was, and so was not sent
 }
 
 func reading(op string, lane metadata.LaneID, key metadata.Key) *call {
@@ -54,10 +56,11 @@ func attempt[I, O any](ctx context.Context, t *Table, c *call, timeout time.Dura
 	}
 	limited, cancel := t.env.WithTimeout(ctx, timeout)
 	defer cancel()
-	x := &exchange{table: t, minted: c.minted}
+	x := &exchange{table: t, minted: c.minted, oldest: c.oldest}
 	start := t.env.Mono()
 	out, err := do(limited, in, func(o *dynamodb.Options) { o.HTTPClient = x })
 	took := t.env.Mono() - start
+	c.old = errors.Is(err, errOld)
 	if err != nil {
 		err = c.judge(ctx, x, err)
 		t.report(c, took, nil, err)
@@ -73,7 +76,7 @@ func repeat[I, O any](ctx context.Context, t *Table, c *call, do api[I, O], in *
 	for {
 		out, err := attempt(ctx, t, c, min(c.timeout, p.left()), do, in)
 		var e *metadata.Error
-		if err == nil || !errors.As(err, &e) || !repeatable(err) {
+		if err == nil || !errors.As(err, &e) || !repeatable(err) || c.old {
 			return out, err
 		}
 		if !p.pause(ctx) {

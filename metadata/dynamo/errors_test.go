@@ -19,6 +19,7 @@ import (
 	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/metadata/dynamo"
+	"github.com/varvelog/varve/segment"
 )
 
 var aHead = &metadata.Head{Lane: "lane"}
@@ -302,17 +303,35 @@ func TestClockIsAnHourOff(t *testing.T) {
 	}
 }
 
-// The process stands still while a commit is signed, as a machine does that is suspended, whose timers stand still with it: it finds that its segment is too old by now, and sends nothing.
+// The process stands still while a request is signed, as a machine does that is suspended, whose timers stand still with it: it finds that its segment is too old by now, and sends nothing.
 func TestASegmentTooOldToBeSent(t *testing.T) {
-	alone := func(t *dynamo.Table, c metadata.Commit) error {
-		_, err := t.Commit(context.Background(), c)
-		return err
+	unavailable := func(err error) bool {
+		return errors.Is(err, metadata.ErrUnavailable) && !errors.Is(err, metadata.ErrOutcomeUnknown)
 	}
-	together := func(t *dynamo.Table, c metadata.Commit) error {
-		return t.CommitAll(context.Background(), "token", []metadata.Commit{c})
-	}
-	for _, send := range []func(*dynamo.Table, metadata.Commit) error{alone, together} {
-		for still, sent := range map[time.Duration]int{metadata.MaxSegmentAge - time.Minute: 1, metadata.MaxSegmentAge: 0} {
+	for name, c := range map[string]struct {
+		oldest time.Duration
+		send   func(*dynamo.Table, metadata.Stamp) error
+		unsent func(error) bool
+	}{
+		"commit": {metadata.MaxSegmentAge, func(t *dynamo.Table, minted metadata.Stamp) error {
+			c := commitTo(aHead, entry(1, 1, 0))
+			c.Minted = minted
+			_, err := t.Commit(context.Background(), c)
+			return err
+		}, unavailable},
+		"commits": {metadata.MaxSegmentAge, func(t *dynamo.Table, minted metadata.Stamp) error {
+			c := commitTo(aHead, entry(1, 1, 0))
+			c.Minted = minted
+			return t.CommitAll(context.Background(), "token", []metadata.Commit{c})
+		}, unavailable},
+		"publication": {metadata.MaxArchiveAge, func(t *dynamo.Table, minted metadata.Stamp) error {
+			return t.Publish(context.Background(), &metadata.Publication{Lane: "lane", ID: segment.NewID(minted.Wall, 7, segment.Archived, 1, segment.ID{}), Minted: minted, To: 8})
+		}, func(err error) bool {
+			stale := new(metadata.StaleError)
+			return errors.As(err, &stale) && stale.Floor.IsZero()
+		}},
+	} {
+		for still, sent := range map[time.Duration]int{c.oldest - time.Minute: 1, c.oldest: 0} {
 			clock := &wall{Clock: env.System().Clock}
 			s := &script{answer: func(int, *http.Request) (*http.Response, error) {
 				return reply(400, refusal("ConditionalCheckFailedException"))
@@ -324,11 +343,9 @@ func TestASegmentTooOldToBeSent(t *testing.T) {
 			})
 			e := env.System()
 			e.Clock = clock
-			commit := commitTo(aHead, entry(1, 1, 0))
-			commit.Minted = metadata.Stamp{Wall: clock.Now(), Mono: clock.Mono()}
-			err := send(openTable(t, dynamo.Config{AWS: config, Env: e}), commit)
-			if unsent := errors.Is(err, metadata.ErrUnavailable) && !errors.Is(err, metadata.ErrOutcomeUnknown); err == nil || s.requests() != sent || unsent != (sent == 0) {
-				t.Errorf("still for %v: %d requests, %v", still, s.requests(), err)
+			err := c.send(openTable(t, dynamo.Config{AWS: config, Env: e}), metadata.Stamp{Wall: clock.Now(), Mono: clock.Mono()})
+			if err == nil || s.requests() != sent || c.unsent(err) != (sent == 0) {
+				t.Errorf("%s, still for %v: %d requests, %v", name, still, s.requests(), err)
 			}
 		}
 	}

@@ -28,14 +28,15 @@ const maxAnswer = 16 << 20
 // Date of the answer.
 type exchange struct {
 	table   *Table
-	minted  metadata.Stamp // of the segment that is committed
+	minted  metadata.Stamp // of the segment that is committed or published
+	oldest  time.Duration  // that it may be
 	reached bool           // the HTTP client was asked to send
 	sent    bool           // the service may have got the request
 }
 
 // errOld is a request for a segment that became too old while its process stood still. It is looked for after the request was signed: with the service's limit to the age of
-// signatures, five minutes, that bounds how late a commit can apply, whatever stands still where.
-var errOld = fmt.Errorf("%w: the segment was made over %v ago", metadata.ErrUnavailable, metadata.MaxSegmentAge)
+// signatures, five minutes, that bounds how late a commit or a publication can apply, whatever stands still where.
+var errOld = fmt.Errorf("%w: the segment has become too old", metadata.ErrUnavailable)
 
 // Do sends the request and reads the whole answer.
 func (x *exchange) Do(req *http.Request) (*http.Response, error) {
@@ -43,8 +44,8 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	now := metadata.Stamp{Wall: x.table.env.Now(), Mono: x.table.env.Mono()}
-	if x.minted != (metadata.Stamp{}) && x.minted.Age(now) >= metadata.MaxSegmentAge {
-		return nil, errOld
+	if x.minted != (metadata.Stamp{}) && x.minted.Age(now) >= x.oldest {
+		return nil, fmt.Errorf("%w: made %v ago, not less than %v", errOld, x.minted.Age(now).Round(time.Second), x.oldest)
 	}
 	x.reached, x.sent = true, true
 	var connected atomic.Bool

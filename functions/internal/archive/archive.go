@@ -36,6 +36,9 @@ type Clock interface {
 	ServiceTime() (now time.Time, ok bool)
 }
 
+// Moment is this one, on both clocks of the process.
+func Moment(e env.Env) metadata.Stamp { return metadata.Stamp{Wall: e.Now(), Mono: e.Mono()} }
+
 // Now is the time that ages are judged by: the service's, or before it has told any the process's own.
 func Now(e env.Env, c Clock) time.Time {
 	if now, ok := c.ServiceTime(); ok {
@@ -45,6 +48,8 @@ func Now(e env.Env, c Clock) time.Time {
 }
 
 // Mint makes the id of an archive segment that is begun now, above the floor. It is minted for one Write and one Publish: what a failed one left behind has it.
+// The table has to have answered shortly before. Its time is carried on by a clock that stands still while a machine is suspended: so the publication's Minted is a moment before that answer
+// was asked for (Moment), and one that was suspended at any time since is not sent.
 func Mint(e env.Env, c Clock, class segment.Class, floor segment.ID) segment.ID {
 	return segment.NewID(Now(e, c), class, segment.Archived, e.Uint64(), floor)
 }

@@ -24,7 +24,7 @@ const publishAttempts = 3
 
 // Publish makes a segment that is durable part of the log. Its errors:
 //
-//   - *metadata.StaleError: the sweep's floor has passed the id, so the segment may be deleted by now. Write it again under a fresh one.
+//   - *metadata.StaleError: the sweep's floor has passed the id, or may have, so the segment may be deleted by now. Write it again under a fresh one.
 //   - metadata.ErrChanged: another has published meanwhile. Nothing is lost; begin anew from the table.
 //   - metadata.ErrNoState: the topic was deleted.
 //   - *AlarmError: the publication does not take the place of exactly the offsets that it should. It was not sent.

@@ -122,12 +122,12 @@ func Rewrite(ctx context.Context, s Services, x Rewriting, restart func()) (p *m
 }
 
 func rewrite(ctx context.Context, s Services, x Rewriting) (*metadata.Publication, int64, error) {
-	at := x.Topic.Place(x.Partition)
+	at, begun := x.Topic.Place(x.Partition), Moment(s.Env)
 	state, err := s.Table.State(ctx, at.Lane, metadata.Strong)
 	if err != nil {
 		return nil, 0, err
 	}
-	p := &metadata.Publication{Lane: at.Lane, ID: Mint(s.Env, s.Table, x.Topic.Class(), state.Floor), From: state.Archived, To: state.Archived}
+	p := &metadata.Publication{Lane: at.Lane, ID: Mint(s.Env, s.Table, x.Topic.Class(), state.Floor), Minted: begun, From: state.Archived, To: state.Archived}
 	seen := map[segment.ID]bool{}
 	for _, group := range x.Groups {
 		for _, row := range group {
