@@ -65,8 +65,9 @@ WORLD_FROM  ?= 1
 sim-world:
 	go test -count=1 -timeout 0 -run 'TestWorld$$' ./localdev/sim -v -from $(WORLD_FROM) -seeds $(WORLD_SEEDS)
 
+LANE_SEEDS ?= $(SEEDS)
 sim-one-lane:
-	go test -count=1 -timeout 30m -run 'TestBR13_Simulation$$' ./localdev/sim -v -seeds $(SEEDS)
+	go test -count=1 -timeout 30m -run 'TestBR13_Simulation$$' ./localdev/sim -v -seeds $(LANE_SEEDS)
 
 LANES_SEEDS ?= $(SEEDS)
 sim-many-lanes:
