@@ -72,7 +72,7 @@ var table = []mutant{
 
 	// The archive.
 	{"publish-from-anywhere", "a publication continues what is archived",
-		"metadata/dynamo/archive.go", "\t\tx.require(x.isNumber(attrArchived, p.From))\n", "\t\tx.require(x.exists(attrArchived))\n", archive},
+		"metadata/dynamo/archive.go", "\t\tx.require(x.isNumber(attrArchived, p.From))\n", "\t\tx.require(x.exists(attrArchived))\n", items},
 	{"publish-below-floor", "a publication is refused at or below the archive's floor",
 		"metadata/dynamo/archive.go", "\tx.require(x.absentOrUnder(attrStateFloor, text(p.ID.String())))\n", "", sweeps},
 	{"publish-however-late", "a publication whose writing began an hour ago is not sent",

@@ -34,8 +34,7 @@ type Reader struct {
 
 // Play implements Actor.
 func (x *Reader) Play(w *World) {
-	x.cursor = newCursor(x.Name, x.Topic)
-	x.cursor.removes = w.removes
+	x.cursor = newCursor(x.Name, x.Topic, w.removes)
 	const seldom = 6 // it makes more requests, and would otherwise hardly ever be where the log ends
 	w.Follow(func() { w.Lives(x.Name, Life{Seldom: seldom}, math.MaxInt, x.life) })
 }
@@ -69,13 +68,13 @@ type cursor struct {
 	next map[int]int64
 }
 
-func newCursor(by, topic string) *cursor {
-	return &cursor{topic: topic, by: by, next: map[int]int64{}}
+func newCursor(by, topic string, removes bool) *cursor {
+	return &cursor{topic: topic, removes: removes, by: by, next: map[int]int64{}}
 }
 
 // accompany reads beside the producer, in its process, as long as that lives.
 func (a *appender) accompany() {
-	own := newCursor(a.Name, a.topic)
+	own := newCursor(a.Name, a.topic, a.world.removes)
 	a.mu.Lock()
 	a.own = own
 	a.mu.Unlock()
