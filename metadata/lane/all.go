@@ -251,7 +251,7 @@ func (t *transaction) refused(ctx context.Context, refused *metadata.RefusedErro
 	}
 	i := slices.IndexFunc(t.commits, func(c metadata.Commit) bool { return c.Lane == refused.Lane })
 	h, c, image := t.heads[i], t.commits[i], refused.Head
-	h.see(image)
+	h.see(image, t.since[i])
 	reason := metadata.WhyRefused(c, image)
 	why := fmt.Errorf("%w: %v", refused, reason)
 	switch reason {

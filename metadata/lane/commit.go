@@ -136,7 +136,7 @@ func (w *Writer) request(b *batch) metadata.Commit {
 func (w *Writer) attempt(ctx context.Context, b *batch, c metadata.Commit) (*metadata.Head, error) {
 	e := w.env
 	e.At(env.BeforeCommit)
-	start := e.Mono()
+	start, reached := e.Mono(), w.seen().next
 	image, err := w.table.Commit(ctx, c)
 	event := CommitEvent{Lane: c.Lane, Segments: len(c.Entries), Attempt: b.attempts, Duration: e.Mono() - start, Err: err}
 	var refused *metadata.RefusedError
@@ -145,7 +145,7 @@ func (w *Writer) attempt(ctx context.Context, b *batch, c metadata.Commit) (*met
 		event.Reason = metadata.WhyRefused(c, image)
 	}
 	if image != nil {
-		w.see(image)
+		w.see(image, reached)
 	}
 	w.hooks.commit(event)
 	e.At(env.AfterCommit)

@@ -26,6 +26,9 @@ var (
 	ErrStaleID      = errors.New("segment id is too old")              // of CommitAll only: a Writer has it minted anew
 )
 
+// errForgotten is why a search for an attempt decides nothing.
+var errForgotten = errors.New("the table was put back to an earlier moment meanwhile")
+
 // UnknownError is a commit whose outcome could not be settled. It is ErrUnknown and Cause.
 type UnknownError struct {
 	Lane  metadata.LaneID

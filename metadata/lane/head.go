@@ -27,7 +27,7 @@ type head struct {
 
 // view is the most that any image has shown of the head. All of it only grows in the table, so images may be
 // taken in in any order, and a part that is behind makes a commit be refused, never applied wrongly. Only when the table is put back
-// to an earlier moment it does not, until the repair raises the epochs so far that an image tells that it is from after that.
+// to an earlier moment it does not. That shows by an image that is behind what was known before it was asked for, and after the repair by epochs that it has raised.
 type view struct {
 	known      bool
 	epoch      int64 // the writer's
@@ -43,12 +43,12 @@ type view struct {
 	doubt bool
 }
 
-// take takes in an image, and tells whether what was known before is of a time that the table has forgotten.
-func (v *view) take(h *metadata.Head, writer int) (forgotten bool) {
+// take takes in an image, which was asked for when the lane had reached an order, and tells whether what was known before is of a time that the table has forgotten.
+func (v *view) take(h *metadata.Head, writer int, reached int64) (forgotten bool) {
 	switch ahead := h.Epochs[writer] - v.epoch; {
 	case v.known && ahead <= -metadata.FenceStep:
 		return false
-	case v.known && ahead >= metadata.FenceStep:
+	case v.known && ahead >= metadata.FenceStep, h.Next < reached:
 		v.next, v.first, forgotten = 0, 0, true
 	}
 	v.known = true
@@ -66,17 +66,17 @@ func (v *view) take(h *metadata.Head, writer int) (forgotten bool) {
 	return forgotten
 }
 
-func (h *head) observe(image *metadata.Head) {
+func (h *head) observe(image *metadata.Head, reached int64) {
 	h.viewMu.Lock()
 	defer h.viewMu.Unlock()
-	if h.view.take(image, h.writer) {
+	if h.view.take(image, h.writer, reached) {
 		h.lastSpilled = 0
 	}
 }
 
-// see takes in an image and shows it to the owner.
-func (h *head) see(image *metadata.Head) {
-	h.observe(image)
+// see takes in an image and shows it to the owner. reached is an order that the lane was known to have reached when the image was asked for.
+func (h *head) see(image *metadata.Head, reached int64) {
+	h.observe(image, reached)
 	if h.onImage != nil {
 		h.onImage(image)
 	}
@@ -111,7 +111,7 @@ func (h *head) look(ctx context.Context) (view, error) {
 		return v, err
 	}
 	if image != nil {
-		h.see(image)
+		h.see(image, v.next)
 		v = h.seen()
 	}
 	if v.minVersion > metadata.FormatVersion {

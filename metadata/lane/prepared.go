@@ -42,11 +42,12 @@ func (t *transaction) makeRoom(ctx context.Context) error {
 	ctx, cancel := t.inTime(ctx)
 	defer cancel()
 	for _, h := range t.heads {
+		reached := h.seen().next
 		image, err := h.table.Head(ctx, h.lane, metadata.Strong)
 		if err != nil {
 			return err
 		}
-		h.see(image)
+		h.see(image, reached)
 		if image.Next >= metadata.CapFor(image.First, 1) {
 			if err := h.spill(ctx, image); err != nil {
 				return backpressure(err)

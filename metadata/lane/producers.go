@@ -96,12 +96,12 @@ func (h *head) makeRoom(ctx context.Context, image *metadata.Head, n int) (room 
 		after, err := h.table.EvictProducers(ctx, image, 0, id)
 		switch {
 		case errors.Is(err, metadata.ErrChanged) && after != nil:
-			h.see(after)
+			h.see(after, image.Next)
 			return max(room, 1), 0, nil // the next attempt shows how it is now
 		case err != nil:
 			return room, 0, err
 		}
-		h.see(after)
+		h.see(after, image.Next)
 		image = after
 		room++
 	}

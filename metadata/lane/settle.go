@@ -34,6 +34,7 @@ type settlement struct {
 	since  int64
 	image  *metadata.Head // the latest
 	fenced bool           // image shows an epoch above c's: the attempt can no longer be applied
+	lost   bool           // since is of a time that the table has forgotten: the attempt may lie before it
 	at     metadata.Located
 }
 
@@ -79,8 +80,10 @@ func (s *settlement) get(ctx context.Context, get func() (*metadata.Head, error)
 		return err
 	})
 	if err == nil {
-		s.see(s.image)
-		s.fenced = s.image.Epochs[s.writer] > s.c.Epoch
+		s.see(s.image, s.since)
+		ahead := s.image.Epochs[s.writer] - s.c.Epoch
+		s.fenced = ahead > 0
+		s.lost = s.lost || s.image.Next < s.since || ahead >= metadata.FenceStep
 	}
 	return err
 }
@@ -109,8 +112,11 @@ func (s *settlement) chunks(ctx context.Context) (Branch, error) {
 			missing = true
 		}
 	}
-	if missing {
+	switch {
+	case missing:
 		return Unknown, metadata.ErrNoChunk
+	case s.lost:
+		return Unknown, errForgotten
 	}
 	return NotApplied, nil
 }

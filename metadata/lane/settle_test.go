@@ -290,3 +290,47 @@ func TestBR07_OwnWriteIsRecognised(t *testing.T) {
 		})
 	})
 }
+
+// The table was put back to an earlier moment, of which the writer is not told: it remembers orders that the lane has yet to come to. An attempt that is applied below them, whose answer is lost
+// and whose entry has left the head since, is sought from those on, and so not found: that is no proof.
+func TestForgottenOrdersProveNothing(t *testing.T) {
+	remembered := func(b *bench) {
+		h := *b.strong()
+		h.Next, h.First, h.Entries = 40, 32, nil
+		b.writer.Observe(&h)
+	}
+	for name, c := range map[string]struct {
+		first bool // something is answered before
+		then  func(b *bench)
+		want  error
+		by    lane.Branch
+	}{
+		"the lane is behind":          {false, func(b *bench) { b.others(6) }, lane.ErrUnknown, lane.Unknown},
+		"it was, by an answer before": {true, func(b *bench) { b.others(40) }, nil, lane.FoundInChunk},
+		"it was, and a repair has raised the epochs": {false, func(b *bench) {
+			b.others(40)
+			if _, err := b.table.Table.Fence(context.Background(), b.lane); err != nil {
+				t.Error(err)
+			}
+		}, lane.ErrUnknown, lane.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on(t, func(b *bench) {
+				b.others(5)
+				remembered(b)
+				if c.first {
+					b.check(b.commit(1), nil)
+				}
+				lost := &fault{applied: true, then: func(context.Context) { c.then(b) }}
+				b.table.fault = func(op string, n int) *fault {
+					if op == "Commit" && (n == 2 || !c.first) {
+						return lost
+					}
+					return nil
+				}
+				b.check(b.commit(1), c.want)
+				b.branch(c.by)
+			})
+		})
+	}
+}

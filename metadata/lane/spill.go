@@ -92,7 +92,7 @@ func (h *head) move(ctx context.Context, image *metadata.Head) (event SpillEvent
 	after, err := h.table.Trim(ctx, h.lane, plan.From, plan.To, plan.IDs)
 	event.ByAnother = errors.Is(err, metadata.ErrChanged)
 	if after != nil && (err == nil || event.ByAnother) {
-		h.see(after)
+		h.see(after, image.Next)
 		err = nil
 	}
 	h.env.At(env.AfterTrim)
@@ -113,7 +113,7 @@ func (h *head) put(ctx context.Context, plan *metadata.Spill, c *metadata.Chunk)
 			return false, failed
 		}
 		if !now.Holds(plan) {
-			h.see(now)
+			h.see(now, 0)
 			return true, nil
 		}
 		there, failed := h.table.Chunk(ctx, h.lane, c.First, metadata.Strong)
@@ -155,7 +155,7 @@ func (h *head) maxima(ctx context.Context, image *metadata.Head) (before metadat
 	if err != nil {
 		return before, false, err
 	}
-	h.see(now)
+	h.see(now, image.Next)
 	if now.First != image.First {
 		return before, true, nil
 	}

@@ -46,7 +46,7 @@ func New(cfg Config) *Writer {
 // Observe gives the Writer an image that its owner got elsewhere, stale or not. A Writer that commits seldom to
 // a busy lane has its first attempt refused, because the cap it knows is old; images that a reader of the same
 // process fetches anyway save it that request.
-func (w *Writer) Observe(image *metadata.Head) { w.observe(image) }
+func (w *Writer) Observe(image *metadata.Head) { w.observe(image, 0) }
 
 // Close refuses new segments and returns when all that were accepted are resolved. When ctx is done first it
 // gives up: what was not sent fails with ErrClosed, what was sent and is not settled is ErrUnknown, and the
