@@ -237,7 +237,7 @@ func TestEraThatCannotBeRead(t *testing.T) {
 	}
 }
 
-var seeds = flag.Int("seeds", 12/raceShare, "how many histories of repairs TestHistoriesOfRepairs plays")
+var seeds = flag.Int("seeds", 12/raceShare/raceShare, "how many histories of repairs TestHistoriesOfRepairs plays")
 var oneSeed = flag.Int64("seed", -1, "the only one that it plays")
 
 // TestHistoriesOfRepairs plays logs whose tables are put back up to three times. Before and between, records are appended, lanes compacted, the topic is grown, and swept; repairs are
