@@ -95,7 +95,7 @@ sim-functions:
 	go test -count=1 -timeout 30m ./functions/verify ./functions/retain ./functions/erase ./functions/forward ./functions/clean
 	go test -count=1 -timeout 30m ./functions/compact -every 1
 	go test -count=1 -timeout 30m -run 'TestInterleavings|TestCrashes|TestFaults|TestCostIsWhatIsNew|TestBR35|TestBR44|TestRefuses' ./functions/sweep -stride 7
-	go test -count=1 -timeout 30m -run 'TestFaults$$|TestGrown|TestDrill' ./functions/repair $(REPAIR_FAULTS)
+	go test -count=1 -timeout 30m -run 'TestFaults$$|TestGrown|TestDrill|TestHistoriesOfRepairs|TestPutBackToTheMiddle' ./functions/repair $(REPAIR_FAULTS)
 
 sim-controls:
 	go test -count=1 -timeout 30m -run 'TestSimulation|TestReport|TestWorldCatches' ./localdev/sim -v
