@@ -57,15 +57,17 @@ func (r *run) archive(ctx context.Context, l *lane) error {
 		if err := r.read(ctx, l); err != nil {
 			return err
 		}
-		for archived := int64(-1); l.state.Archived < l.order && archived < l.state.Archived; { // a compaction that stood still has left what it had no time for
-			archived = l.state.Archived
+		for goesOn := true; l.state.Archived < l.order && goesOn; { // a compaction that stood still has left what it had no time for, and may not publish what it had begun
+			archived := l.state.Archived
 			o := compact.Options{Topics: []string{l.topic.Name}, All: true, Until: r.untils(l), Deadline: compact.MaxDeadline, Env: r.o.Env}
-			if _, err := compact.Run(ctx, r.table, r.bucket, o); err != nil {
+			report, err := compact.Run(ctx, r.table, r.bucket, o)
+			if err != nil {
 				return err
 			}
 			if err := r.read(ctx, l); err != nil {
 				return err
 			}
+			goesOn = l.state.Archived > archived || report.Lost > 0
 		}
 	}
 	if err := r.publishRuns(ctx, l); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/varvelog/varve/functions/compact"
 	"github.com/varvelog/varve/internal/env"
+	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/sdk"
 )
 
@@ -64,13 +65,17 @@ func TestRepairStandsStillWhileItCompacts(t *testing.T) {
 		time.Sleep(20 * minute)
 		publications := 0
 		o.Env.Pause = func(at env.Point) {
-			if at == env.BeforePublish {
-				publications++
-				time.Sleep(compact.MaxDeadline + 5*minute) // not too long for the publication
+			if at != env.BeforePublish {
+				return
+			}
+			if publications++; publications < 3 {
+				time.Sleep(metadata.MaxArchiveAge) // it is not sent any more
+			} else {
+				time.Sleep(compact.MaxDeadline + 5*minute)
 			}
 		}
 		w.mustRepair(o)
-		if publications < 3 { // two of compaction, and that of the cut
+		if publications < 5 { // two that were too late, two of compaction, and that of the cut
 			t.Errorf("%d publications", publications)
 		}
 		w.sound("t")
