@@ -20,7 +20,7 @@ func OneOwner(h *History, _ *Log) {
 		owner := map[int64]metadata.SessionID{}
 		var told []time.Time // and the highest epoch that was shown by then
 		var highest []int64
-		for _, f := range all[s] {
+		for _, f := range byAnswer(all[s]) {
 			if f.Kind > WasReset || f.Told.IsZero() {
 				continue
 			}
@@ -45,6 +45,13 @@ func OneOwner(h *History, _ *Log) {
 			told, highest = append(told, f.Told), append(highest, epoch)
 		}
 	}
+}
+
+// byAnswer is facts in the order in which they were told. A reset stands among them since it was asked for, and may be told long after others.
+func byAnswer(facts []*Fact) []*Fact {
+	facts = slices.Clone(facts)
+	slices.SortStableFunc(facts, func(a, b *Fact) int { return a.Told.Compare(b.Told) })
+	return facts
 }
 
 // NotFromTheLiving: a lease is taken from another session only when that is over: it has no heartbeat confirmed any more.

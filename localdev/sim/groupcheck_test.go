@@ -104,6 +104,15 @@ func TestGroupChecks(t *testing.T) {
 			h.takes("b", 2, lease("a", 1), 0)
 			h.fact(Committed, "a", Fact{Asked: asked, Told: h.History.now(), Lease: lease("a", 1)})
 		}, ""},
+		"a reset that is told late": {"", func(h *grouped) {
+			h.takes("a", 1, none, -1)
+			reset := h.fact(WasReset, "r", Fact{Asked: h.History.now(), Lease: metadata.Lease{Epoch: 2}})
+			for range 3 {
+				h.stands("a", 1, 0)
+			}
+			h.commits("a", 1, 0)
+			h.Settle(reset)
+		}, ""},
 		"commits under another's lease": {"", func(h *grouped) {
 			h.fact(Committed, "a", Fact{Lease: lease("a", 1), From: lease("b", 1)})
 		}, "though the lease that stands is"},
