@@ -150,7 +150,7 @@ type SweepMark struct {
 }
 
 // RestoreWindow is how long after a publication's id was made what it has replaced stays, at least. So the table may be put back to any moment of the last 24 hours, and is then sound.
-const RestoreWindow = 24*time.Hour + MaxArchiveAge
+const RestoreWindow = 24*time.Hour + MaxArchiveAge + MaxLate
 
 // Replaced is X#<2 hex>|<archive id>: what a publication left behind. The segments that the commits of its orders name are in the lane's chunks, which the
 // sweep removes after it has gone through them.

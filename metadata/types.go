@@ -26,7 +26,10 @@ const (
 const MaxSegmentAge = 10 * time.Minute
 
 // MaxArchiveAge is the same for an archive segment and its publication: longer than a compaction runs.
-const MaxArchiveAge = time.Hour
+const MaxArchiveAge = 50 * time.Minute
+
+// MaxLate is how long after it was sent a request may still be applied: the service takes signatures of five minutes, and from a clock that is as much ahead.
+const MaxLate = 10 * time.Minute
 
 // Consistency of a read. An Eventual read may be stale: nothing may be concluded from what it does not show.
 type Consistency bool

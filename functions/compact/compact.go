@@ -105,9 +105,9 @@ func Run(ctx context.Context, table Table, bucket Store, o Options) (*Report, er
 	if err := o.complete(); err != nil {
 		return report, err
 	}
-	r := &run{table: table, bucket: bucket, segments: objects.NewReader(bucket, table), o: o, report: report, began: archive.Moment(o.Env)}
+	r := &run{table: table, bucket: bucket, segments: objects.NewReader(bucket, table), o: o, report: report, start: o.Env.Mono()}
 	err := r.all(ctx)
-	report.Seconds = (o.Env.Mono() - r.began.Mono).Seconds()
+	report.Seconds = (o.Env.Mono() - r.start).Seconds()
 	return report, err
 }
 
@@ -118,7 +118,7 @@ type run struct {
 	segments *objects.Reader
 	o        Options
 	log      segment.LogID
-	began    metadata.Stamp
+	start    time.Duration
 	longest  time.Duration // that a job has taken
 	jobs     int           // done
 
@@ -257,7 +257,7 @@ func (r *run) time(ctx context.Context) bool {
 	return r.jobs == 0 && left > 0 || left > r.longest
 }
 
-func (r *run) left() time.Duration { return r.began.Mono + r.o.Deadline - r.o.Env.Mono() }
+func (r *run) left() time.Duration { return r.start + r.o.Deadline - r.o.Env.Mono() }
 
 // failed notes what went wrong with a lane, which is then left alone. What another has done meanwhile is no failure.
 func (r *run) failed(l *backlog, err error) {

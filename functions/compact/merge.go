@@ -117,6 +117,7 @@ func (r *run) merge(ctx context.Context, l *backlog) error {
 		return err
 	}
 	for all := r.o.All && l.published || r.o.DryRun || len(t.Leaving()) > 0; r.time(ctx); all = true { // until nothing is due any more
+		begun := archive.Moment(r.o.Env)
 		state, err := r.table.State(ctx, l.lane, metadata.Strong)
 		if err != nil {
 			return r.gone(ctx, l, err)
@@ -132,8 +133,10 @@ func (r *run) merge(ctx context.Context, l *backlog) error {
 			case !r.time(ctx):
 				return nil
 			default:
-				_, err := r.rewrite(ctx, job, state, nil)
+				_, err := r.rewrite(ctx, job, state, begun, nil)
 				switch {
+				case tooLate(err): // others become due again with the next run
+					return nil
 				case errors.Is(err, metadata.ErrChanged):
 					return r.overtaken(l)
 				case errors.Is(err, store.ErrNotExist):

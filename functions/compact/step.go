@@ -21,6 +21,7 @@ func (r *run) step(ctx context.Context, l *backlog) error {
 	if err != nil {
 		return err
 	}
+	begun := archive.Moment(r.o.Env)
 	state, err := r.table.State(ctx, l.lane, metadata.Strong)
 	if err != nil {
 		return r.gone(ctx, l, err)
@@ -43,12 +44,14 @@ func (r *run) step(ctx context.Context, l *backlog) error {
 		l.oldest = time.Time{}
 		return nil
 	}
-	done, err := r.rewrite(ctx, job, state, func(until int64) (*Job, error) {
+	done, err := r.rewrite(ctx, job, state, begun, func(until int64) (*Job, error) {
 		limits := r.limits(t, l.lane)
 		limits.Until = until // below the lane's own, as it was planned by that
 		return Plan(*b, limits)
 	})
 	switch {
+	case tooLate(err):
+		return nil
 	case errors.Is(err, metadata.ErrChanged):
 		return r.overtaken(l)
 	case errors.Is(err, store.ErrNotExist):
@@ -226,9 +229,15 @@ func (r *run) archived(ctx context.Context, t *metadata.Topic, state *metadata.S
 	return maxima, nil
 }
 
-// rewrite does a job: reads, writes, publishes. If time runs out while it reads, it goes on with what has been read: shorter plans the job up to an order. It
+// tooLate tells whether a publication was not sent because the run stood still since it had begun: the job is still to be done.
+func tooLate(err error) bool {
+	var stale *metadata.StaleError
+	return errors.As(err, &stale) && stale.Floor.IsZero()
+}
+
+// rewrite does a job, of the lane's state that was asked for at the moment begun: reads, writes, publishes. If time runs out while it reads, it goes on with what has been read: shorter plans the job up to an order. It
 // returns the job that was done.
-func (r *run) rewrite(ctx context.Context, job *Job, state *metadata.State, shorter func(until int64) (*Job, error)) (done *Job, err error) {
+func (r *run) rewrite(ctx context.Context, job *Job, state *metadata.State, begun metadata.Stamp, shorter func(until int64) (*Job, error)) (done *Job, err error) {
 	start := r.o.Env.Mono()
 	s, err := newScratch(job.size(), r.o.Memory)
 	if err != nil {
@@ -249,7 +258,7 @@ func (r *run) rewrite(ctx context.Context, job *Job, state *metadata.State, shor
 	if err != nil {
 		return nil, err
 	}
-	p := &metadata.Publication{Lane: job.Lane, ID: segment.ID, Minted: r.began, From: job.From, To: job.To, Ends: job.Ends, Put: rows, Replace: job.Replace, Left: job.left()}
+	p := &metadata.Publication{Lane: job.Lane, ID: segment.ID, Minted: begun, From: job.From, To: job.To, Ends: job.Ends, Put: rows, Replace: job.Replace, Left: job.left()}
 	if err := archive.Publish(ctx, r.o.Env, r.table, job.Topic, p); err != nil {
 		return nil, err
 	}

@@ -432,3 +432,30 @@ func TestAll(t *testing.T) {
 		w.sound(topic)
 	}
 }
+
+// A run that stood still before a publication, for so long that it was not sent any more, says what is left to do, and not that another has done it; the next does it.
+func TestStandsStillOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		topic := w.topic("topic", 2, 1)
+		for range 8 {
+			w.append(topic, flush{ago: old}, 0, 1)
+		}
+		before := w.all(topic)
+		o, stood := w.options(), false
+		o.All, o.Deadline = true, compact.MaxDeadline
+		o.Env.Pause = func(at env.Point) {
+			if at == env.BeforePublish && !stood {
+				stood = true
+				time.Sleep(metadata.MaxArchiveAge)
+			}
+		}
+		if r := w.run(o); r.Lost > 0 || r.Left != 2 || r.Segments > 0 {
+			t.Errorf("%d lost, %d left, %d segments", r.Lost, r.Left, r.Segments)
+		}
+		if r := w.run(o); r.Left > 0 || r.Segments != 2 {
+			t.Errorf("the next: %d left, %d segments", r.Left, r.Segments)
+		}
+		w.same(topic, before)
+	})
+}

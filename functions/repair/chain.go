@@ -127,7 +127,7 @@ func (r *run) publishRuns(ctx context.Context, l *lane) error {
 			}
 		}
 		for part := range slices.Chunk(group, metadata.MaxPublishRows/2) { // each may come with a row over the hole before it
-			if err := r.publishGroup(ctx, l, id, part); err != nil {
+			if err := r.inTime(ctx, l, func() error { return r.publishGroup(ctx, l, id, part) }); err != nil {
 				return err
 			}
 		}

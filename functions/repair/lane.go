@@ -36,7 +36,7 @@ func (r *run) rewrite(ctx context.Context, l *lane) error {
 	if r.done && l.closed(r.era.Jump) { // since when rows may have been merged, and chunks deleted, by which it was known what was given twice
 		return nil
 	}
-	if err := r.closeCut(ctx, l); err != nil {
+	if err := r.inTime(ctx, l, func() error { return r.closeCut(ctx, l) }); err != nil {
 		return err
 	}
 	if err := r.read(ctx, l); err != nil {
@@ -67,7 +67,7 @@ func (r *run) archive(ctx context.Context, l *lane) error {
 			if err := r.read(ctx, l); err != nil {
 				return err
 			}
-			goesOn = l.state.Archived > archived || report.Lost > 0
+			goesOn = l.state.Archived > archived || report.Lost > 0 || report.Left > 0
 		}
 	}
 	if err := r.publishRuns(ctx, l); err != nil {
@@ -241,6 +241,23 @@ func (r *run) drain(ctx context.Context, l *lane) (*metadata.Head, error) {
 }
 
 var writer = metadata.EpochOf("repair")
+
+// inTime does what ends with a publication to the lane, again where the process stood still for so long that it was not sent any more.
+func (r *run) inTime(ctx context.Context, l *lane, do func() error) (err error) {
+	for range tooLateTries {
+		var stale *metadata.StaleError
+		if err = do(); !errors.As(err, &stale) || !stale.Floor.IsZero() {
+			return err
+		}
+		if err := r.read(ctx, l); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// tooLateTries bounds how often a repair may stand still in the same place.
+const tooLateTries = 5
 
 // closed tells whether closeCut was done.
 func (l *lane) closed(jump int64) bool { return l.state.Ends[l.slots[0]] >= jump }

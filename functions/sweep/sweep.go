@@ -59,9 +59,9 @@ type Store interface {
 }
 
 const (
-	// SafeAge is how far the floor stays behind the service's time: longer than a producer commits a segment after minting its id (metadata.MaxSegmentAge), and as
-	// long as an archive segment may be published. Whoever takes longer has to write again under another id; nothing is lost.
-	SafeAge = metadata.MaxArchiveAge
+	// SafeAge is how far the floor stays behind the service's time: longer than a producer commits a segment after minting its id (metadata.MaxSegmentAge), and
+	// than an archive segment may be published. Whoever takes longer has to write again under another id; nothing is lost.
+	SafeAge = time.Hour
 	// RestoreWindow is how long what a publication has replaced stays, for a table that is put back to an earlier hour.
 	RestoreWindow = metadata.RestoreWindow
 	// Overlap is how far below the ids that were looked through the next sweep begins: objects that a slow clock or a slow upload brought late.

@@ -76,7 +76,7 @@ var table = []mutant{
 	{"publish-below-floor", "a publication is refused at or below the archive's floor",
 		"metadata/dynamo/archive.go", "\tx.require(x.absentOrUnder(attrStateFloor, text(p.ID.String())))\n", "", sweeps},
 	{"publish-however-late", "a publication whose writing began an hour ago is not sent",
-		"metadata/dynamo/archive.go", "\tc.minted, c.oldest = p.Minted, metadata.MaxArchiveAge\n", "", repairs},
+		"metadata/dynamo/archive.go", "\tc.fresh = freshness{p.Minted, p.ID.Time(), metadata.MaxArchiveAge}\n", "", repairs},
 	{"rows-replaced-unseen", "a row is replaced only if it is still the one that was read",
 		"metadata/dynamo/archive.go", "\tx := newExpr()\n\tx.require(x.isNumber(attrRowEnd, r.End))\n", "\tx := newExpr()\n\tx.require(x.exists(attrRowEnd))\n\tif true {\n\t\treturn x\n\t}\n", archive},
 	{"chunks-before-heads", "a sweep reads heads before chunks, so that what is spilled in between is seen",

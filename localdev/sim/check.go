@@ -91,7 +91,8 @@ func AsAsked(h *History, l *Log) {
 }
 
 // InOrder: in each partition a producer's records are in the order in which they were accepted, the unknown and those of the dead included; and none
-// is there that was accepted before its owner was told that an earlier one failed or is unknown, but for those that shared the unknown's update.
+// is there that was accepted before its owner was told that an earlier one failed or is unknown, but for those that shared the unknown's update. What failed with a topic that was deleted
+// was of another partition than what is appended to the topic's next life.
 func InOrder(h *History, l *Log) {
 	streams, first := map[About]*stream{}, map[error]time.Time{}
 	for _, o := range h.Ops {
@@ -112,7 +113,9 @@ func InOrder(h *History, l *Log) {
 			}
 			s.last, s.at = o, offset
 		}
-		s.told(o, first)
+		if !h.wasDeleted(o.Partition.Topic) || !errors.Is(o.Err, sdk.ErrTopicGone) {
+			s.told(o, first)
+		}
 	}
 }
 

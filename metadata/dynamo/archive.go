@@ -139,7 +139,7 @@ func (t *Table) Rows(ctx context.Context, topic segment.TopicID, partition int, 
 // Publish implements metadata.Publisher. Action 0 is the state's.
 func (t *Table) Publish(ctx context.Context, p *metadata.Publication) error {
 	c := writing("Publish", p.Lane, metadata.StateKey(p.Lane)).within(transactTimeout)
-	c.minted, c.oldest = p.Minted, metadata.MaxArchiveAge
+	c.fresh = freshness{p.Minted, p.ID.Time(), metadata.MaxArchiveAge}
 	if err := p.Validate(); err != nil {
 		return c.error("", err)
 	}

@@ -20,11 +20,10 @@ type call struct {
 	lane    metadata.LaneID
 	timeout time.Duration // of one attempt
 	write   bool
-	open    error          // what an attempt is whose outcome nobody knows
-	doubt   bool           // there was such an attempt
-	minted  metadata.Stamp // the oldest id that is committed or published, if there is one
-	oldest  time.Duration  // that it may be
-	old     bool           // it was, and so was not sent
+	open    error     // what an attempt is whose outcome nobody knows
+	doubt   bool      // there was such an attempt
+	fresh   freshness // of the ids that are committed or published, if there are any
+	old     bool      // they were not, and so were not sent
 }
 
 func reading(op string, lane metadata.LaneID, key metadata.Key) *call {
@@ -56,7 +55,7 @@ func attempt[I, O any](ctx context.Context, t *Table, c *call, timeout time.Dura
 	}
 	limited, cancel := t.env.WithTimeout(ctx, timeout)
 	defer cancel()
-	x := &exchange{table: t, minted: c.minted, oldest: c.oldest}
+	x := &exchange{table: t, fresh: c.fresh}
 	start := t.env.Mono()
 	out, err := do(limited, in, func(o *dynamodb.Options) { o.HTTPClient = x })
 	took := t.env.Mono() - start

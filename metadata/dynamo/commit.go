@@ -18,7 +18,7 @@ func (t *Table) Commit(ctx context.Context, commit metadata.Commit) (*metadata.H
 	if err := commit.Validate(); err != nil {
 		return nil, c.error("", err)
 	}
-	c.minted, c.oldest = commit.Minted, metadata.MaxSegmentAge
+	c.fresh = freshness{commit.Minted, born(commit.Entries), metadata.MaxSegmentAge}
 	out, err := attempt(ctx, t, c, c.timeout, t.client.UpdateItem, t.update(c, commitExpr(&commit)))
 	if err != nil {
 		var failed *refused
@@ -145,7 +145,7 @@ func (t *Table) appendAll(ctx context.Context, op, token string, commits []metad
 	items := t.items(commits, offsets)
 	c.key = parseKey(items[0].Update.Key)
 	if len(commits) > 0 { // all of one segment
-		c.minted, c.oldest = commits[0].Minted, metadata.MaxSegmentAge
+		c.fresh = freshness{commits[0].Minted, born(commits[0].Entries), metadata.MaxSegmentAge}
 	}
 	_, err := attempt(ctx, t, c, c.timeout, t.client.TransactWriteItems, t.transaction(token, items))
 	var stopped *cancelled

@@ -107,7 +107,10 @@ func (x *exchange) refusal(err error) (code string, condition error) {
 		return code, nil
 	case condition == metadata.ErrNoTable:
 		condition = fmt.Errorf("%w: %q", condition, x.table.name)
-	case condition == metadata.ErrDenied && (skewed(err) || code == codeExpired && x.table.credentials.renew()):
+	case condition == metadata.ErrDenied && skewed(err):
+		x.observe()
+		condition = metadata.ErrUnavailable
+	case condition == metadata.ErrDenied && code == codeExpired && x.table.credentials.renew():
 		condition = metadata.ErrUnavailable
 	}
 	return code, because(condition, err)

@@ -351,6 +351,41 @@ func TestASegmentTooOldToBeSent(t *testing.T) {
 	}
 }
 
+// Both clocks of a machine stood still, as a guest's do that is paused: nothing of its own tells. The service refuses the first signature, and by the time that it says what is asked for is too old.
+func TestBothClocksStoodStill(t *testing.T) {
+	const still = 20 * time.Hour
+	e := env.System()
+	minted := metadata.Stamp{Wall: e.Now(), Mono: e.Mono()}
+	id := segment.NewID(minted.Wall, 7, segment.InBucket, 1, segment.ID{})
+	commit := commitTo(aHead, metadata.Entry{ID: id, Slots: []metadata.SlotEntry{{Slot: 1, Count: 1, Bytes: 70}}})
+	commit.Minted = minted
+	for name, send := range map[string]func(*dynamo.Table) error{
+		"publication": func(t *dynamo.Table) error {
+			return t.Publish(context.Background(), &metadata.Publication{Lane: "lane", ID: segment.NewID(minted.Wall, 7, segment.Archived, 1, segment.ID{}), Minted: minted, To: 8})
+		},
+		"commit": func(t *dynamo.Table) error {
+			_, err := t.Commit(context.Background(), commit)
+			return errors.Join(err, func() error { _, err := t.Commit(context.Background(), commit); return err }())
+		},
+	} {
+		s := &script{answer: func(_ int, req *http.Request) (*http.Response, error) {
+			now := time.Now().Add(still)
+			signed, err := time.Parse("20060102T150405Z", req.Header.Get("X-Amz-Date"))
+			r, _ := reply(200, `{}`)
+			if err != nil || now.Sub(signed) > 5*time.Minute {
+				r, _ = reply(400, refusal("InvalidSignatureException"))
+			} else {
+				t.Errorf("%s: taken, signed %v ago", name, now.Sub(signed))
+			}
+			r.Header.Set("Date", now.UTC().Format(http.TimeFormat))
+			return r, nil
+		}}
+		if err := send(openTable(t, dynamo.Config{AWS: local(s), Env: e})); err == nil || s.requests() != 1 {
+			t.Errorf("%s: %d requests, %v", name, s.requests(), err)
+		}
+	}
+}
+
 // wall is a clock of which the monotonic part stands still where the wall goes on.
 type wall struct {
 	env.Clock

@@ -28,10 +28,42 @@ const maxAnswer = 16 << 20
 // Date of the answer.
 type exchange struct {
 	table   *Table
-	minted  metadata.Stamp // of the segment that is committed or published
-	oldest  time.Duration  // that it may be
-	reached bool           // the HTTP client was asked to send
-	sent    bool           // the service may have got the request
+	fresh   freshness
+	reached bool // the HTTP client was asked to send
+	sent    bool // the service may have got the request
+
+	date          time.Time     // of the answer, if it has one
+	before, after time.Duration // on the monotonic clock, it
+}
+
+// freshness is how old the ids of a request are, and may be when it is sent. Zero: it has none, or they may have any age.
+type freshness struct {
+	minted metadata.Stamp // not after the oldest was made
+	born   time.Time      // the time in it
+	oldest time.Duration
+}
+
+// age is that of the oldest id, by the process's clocks since it was made, and by the service's time, if that is known: where both clocks of a machine have stood still, the service's refusal of
+// the first signature tells. Of a clock that is ahead the service takes signatures for as much longer.
+func (f *freshness) age(now metadata.Stamp, service time.Time, known bool) time.Duration {
+	if f.minted == (metadata.Stamp{}) {
+		return 0
+	}
+	age := f.minted.Age(now)
+	if known {
+		age = max(age, service.Sub(f.born)) + min(max(0, now.Wall.Sub(service)), metadata.MaxLate/2)
+	}
+	return age
+}
+
+// born is the oldest time in the ids of entries.
+func born(entries []metadata.Entry) (oldest time.Time) {
+	for i := range entries {
+		if t := entries[i].ID.Time(); i == 0 || t.Before(oldest) {
+			oldest = t
+		}
+	}
+	return oldest
 }
 
 // errOld is a request for a segment that became too old while its process stood still. It is looked for after the request was signed: with the service's limit to the age of
@@ -44,15 +76,16 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	now := metadata.Stamp{Wall: x.table.env.Now(), Mono: x.table.env.Mono()}
-	if x.minted != (metadata.Stamp{}) && x.minted.Age(now) >= x.oldest {
-		return nil, fmt.Errorf("%w: made %v ago, not less than %v", errOld, x.minted.Age(now).Round(time.Second), x.oldest)
+	service, known := x.table.time.now(now.Mono)
+	if age := x.fresh.age(now, service, known); age > 0 && age >= x.fresh.oldest {
+		return nil, fmt.Errorf("%w: made %v ago, not less than %v", errOld, age.Round(time.Second), x.fresh.oldest)
 	}
 	x.reached, x.sent = true, true
 	var connected atomic.Bool
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	}))
-	before := x.table.env.Mono()
+	x.before = x.table.env.Mono()
 	resp, err := x.table.http.Do(req)
 	if err != nil {
 		// Only the dialler's own error, with no connection got before it by an attempt that the client repeated, proves that no byte left.
@@ -63,12 +96,19 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	if err := read(resp); err != nil {
 		return nil, err
 	}
+	x.date, _ = http.ParseTime(resp.Header.Get("Date"))
+	x.after = x.table.env.Mono()
 	if resp.StatusCode == http.StatusOK { // by the service and not by a proxy
-		if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-			x.table.time.observe(date, before, x.table.env.Mono())
-		}
+		x.observe()
 	}
 	return resp, nil
+}
+
+// observe takes in the time that the service's answer told.
+func (x *exchange) observe() {
+	if !x.date.IsZero() {
+		x.table.time.observe(x.date, x.before, x.after)
+	}
 }
 
 // read replaces the body by its bytes, which are complete and have the checksum that the service gave, if it gave one.
