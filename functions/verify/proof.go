@@ -334,6 +334,9 @@ func openProof(path string, log string, era int64, now time.Time) (p *proof, err
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, &ProofError{path, "it is no file", "name a file, or one that does not exist yet"}
 	}
+	if dir := filepath.Dir(path); !isDirectory(dir) {
+		return nil, &ProofError{path, fmt.Sprintf("there is no directory %s", dir), "make it, or name a file in one that is there"}
+	}
 	p = &proof{path: path}
 	switch p.file, err = os.Open(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -351,6 +354,11 @@ func openProof(path string, log string, era int64, now time.Time) (p *proof, err
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func (p *proof) close() (err error) {

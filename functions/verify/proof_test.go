@@ -374,6 +374,10 @@ func TestProofsThatAreRefused(t *testing.T) {
 	if files, _ := os.ReadDir(filepath.Dir(o.Proof)); err != nil || !bytes.Equal(now, good) || len(files) != 1 {
 		t.Errorf("not finished: it is another now, %v, %d files", err, len(files))
 	}
+	nowhere := filepath.Join(t.TempDir(), "none", "proof")
+	if _, err := verify.Run(t.Context(), w.table, w.store, verify.Options{Env: w.env, Proof: nowhere}); !errors.As(err, new(*verify.ProofError)) || !strings.Contains(err.Error(), "make it") {
+		t.Errorf("in a directory that is not there: %v", err)
+	}
 	o.IndexOnly = true
 	if _, err := verify.Run(t.Context(), w.table, w.store, o); !errors.Is(err, metadata.ErrInvalid) {
 		t.Error(err)

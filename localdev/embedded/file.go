@@ -58,7 +58,7 @@ func prepare(path string, create bool) error {
 	}
 	_, err := os.Stat(filepath.Join(path, tableFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: there is no %s in that directory; WithCreateTable creates one", sdk.ErrNoLog, tableFile)
+		return fmt.Errorf("%w: there is no %s in that directory; if the name is right, open with WithCreateTable (varve: --create-table) to create one", sdk.ErrNoLog, tableFile)
 	}
 	return err
 }
