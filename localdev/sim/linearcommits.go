@@ -106,9 +106,11 @@ func (h *History) commits(l *Log) (objects []object) {
 	return objects
 }
 
-// changing is a change that was or may have been applied.
+// changing is a change that was or may have been applied. A commit that may come again is applied where somebody was told so, by whatever image; other changes may be those of an earlier
+// request for the same, of which the image is.
 func (r *groupRequest) changing(c *change) *turn {
-	x := &turn{groupRequest: r, change: c, doubtful: !r.applied()}
+	told := !r.told.IsZero() && r.err == nil && c.offset != kept && c.low < c.high
+	x := &turn{groupRequest: r, change: c, doubtful: !r.applied() && !told}
 	if image := r.image(c.Lane); image != nil && r.exact() {
 		x.image = committedIn(image, c.Slot)
 	}

@@ -203,7 +203,12 @@ func TestLinearizableCommits(t *testing.T) {
 			h.asks(commitOf(a, 5), ok(a, 5))
 			h.takes(a, b, ok(b, 3))
 		}, "is shown offset 3"},
-		"a lost commit, after doubt":  {func(h *registered) { begin(h, 3); h.asks(commitOf(a, 5), settled(a, 5)); h.shows(a, 3) }, "is shown offset 3"},
+		"a lost commit, after doubt": {func(h *registered) { begin(h, 3); h.asks(commitOf(a, 5), settled(a, 5)); h.shows(a, 3) }, "is shown offset 3"},
+		"a lost commit, that was doubtful and acknowledged": {func(h *registered) {
+			begin(h, 3)
+			h.asks(commitOf(a, 5), settled(a, 3))
+			h.takes(a, b, ok(b, 3))
+		}, "is shown offset 3"},
 		"a commit that goes back":     {func(h *registered) { begin(h, 3); h.asks(commitOf(a, 2), ok(a, 2)) }, "commits 2"},
 		"a first commit that is none": {func(h *registered) { begin(h, 3); h.asks(firstCommitOf(a, 5), ok(a, 5)) }, "commits 5"},
 		"a first commit that says it is none": {func(h *registered) {
