@@ -182,12 +182,12 @@ func (t watched) SetStart(ctx context.Context, l metadata.LaneID, slot metadata.
 }
 
 func (t watched) PutSmall(ctx context.Context, id segment.ID, body []byte) error {
+	if t.p.putAgain(id.String(), body) {
+		t.p.world.Count("minted anew")
+	}
 	err := t.Table.PutSmall(ctx, id, body)
 	if err == nil {
 		t.p.world.Count("small segment")
-		if t.p.putAgain(body) {
-			t.p.world.Count("minted anew")
-		}
 	}
 	return err
 }

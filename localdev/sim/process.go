@@ -32,7 +32,7 @@ type Process struct {
 	stood             int           // times that something was found frozen
 	frozen            chan struct{} // closed when it is thawed; nil when it is not frozen
 	dead              bool
-	bodies            map[string]bool         // of segments that it has put
+	bodies            map[string]string       // of segments that it has put, perhaps in vain, and under which name first
 	beat              moment                  // when it sent its last confirmed heartbeat
 	played            bool                    // it is done with what it was run for
 	closers           []func(context.Context) // of what it opened, the last first
@@ -52,7 +52,7 @@ func (w *World) Start(name string, l Life) *Process { return w.start(name, "", l
 
 func (w *World) start(name, part string, l Life) *Process {
 	l.Seldom, l.Luck, l.Skew = max(l.Seldom, 1), max(l.Luck, 1), cmp.Or(l.Skew, skewMost)
-	p := &Process{world: w, Name: name, Part: part, life: l, counts: map[string]int{}, bodies: map[string]bool{}}
+	p := &Process{world: w, Name: name, Part: part, life: l, counts: map[string]int{}, bodies: map[string]string{}}
 	p.ctx, p.die = context.WithCancel(context.Background())
 	p.clock = &clock{Clock: w.env.Clock, skew: w.Chance(name, "skew").Within(-l.Skew, l.Skew)}
 	p.network = fault.New(w.objects, w.env, p.onStore)

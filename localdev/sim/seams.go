@@ -231,22 +231,26 @@ func (b bucket) Put(ctx context.Context, name string, body []byte) error {
 	if !b.p.fate("put " + name) {
 		return store.Fail(store.OpPut, name, errDead)
 	}
-	err := b.Store.Put(ctx, name, body)
-	if err == nil && b.p.putAgain(body) {
+	if b.p.putAgain(name, body) {
 		b.p.world.Count("minted anew")
 	}
+	err := b.Store.Put(ctx, name, body)
 	if !b.p.fate("after put " + name) {
 		return store.Fail(store.OpPut, name, errDead)
 	}
 	return err
 }
 
-// putAgain tells whether the process had put these bytes before.
-func (p *Process) putAgain(body []byte) bool {
+// putAgain tells whether the process had put these bytes before, under another name. Whether it was told that they are there says nothing.
+func (p *Process) putAgain(name string, body []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	again := p.bodies[string(body)]
-	if p.bodies[string(body)] = true; again {
+	first := p.bodies[string(body)]
+	if first == "" {
+		p.bodies[string(body)] = name
+	}
+	again := first != "" && first != name
+	if again {
 		p.world.puttingAgain(body)
 	}
 	return again
