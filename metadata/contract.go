@@ -223,6 +223,8 @@ type LogKeeper interface {
 	EnsureTable(ctx context.Context) error
 	// ServiceTime is the service's time as of its latest answer, carried on by the monotonic clock; ok is false before the first answer.
 	ServiceTime() (now time.Time, ok bool)
+	// Moment is this one by the clocks of the table's process, by which Stamps of what is sent to it are compared.
+	Moment() Stamp
 }
 
 // Table is all of it, as an adapter provides it. Users take the narrowest interfaces they need.

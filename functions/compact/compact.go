@@ -134,6 +134,7 @@ type backlog struct {
 	oldest    time.Time // zero: it has none that could be archived
 	to        int64     // with All: orders below it are to be archived
 	lost      int       // jobs that another did
+	late      int       // that were not sent in time
 	published bool
 }
 
@@ -236,12 +237,23 @@ func (r *run) oldestFirst(ctx context.Context, lanes []*backlog) {
 			return
 		}
 		if !r.time(ctx) {
-			r.report.Left, r.report.LeftSince = len(waiting), oldest(waiting).oldest
+			for _, l := range waiting {
+				r.left(l)
+			}
 			return
 		}
 		l := oldest(waiting)
 		r.failed(l, r.step(ctx, l))
 	}
+}
+
+// left notes that there was no time for a lane.
+func (r *run) left(l *backlog) {
+	r.note(func(p *Report) {
+		if p.Left++; p.LeftSince.IsZero() || l.oldest.Before(p.LeftSince) {
+			p.LeftSince = l.oldest
+		}
+	})
 }
 
 func oldest(lanes []*backlog) *backlog {
@@ -253,11 +265,11 @@ func (r *run) time(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	left := r.left()
+	left := r.remaining()
 	return r.jobs == 0 && left > 0 || left > r.longest
 }
 
-func (r *run) left() time.Duration { return r.start + r.o.Deadline - r.o.Env.Mono() }
+func (r *run) remaining() time.Duration { return r.start + r.o.Deadline - r.o.Env.Mono() }
 
 // failed notes what went wrong with a lane, which is then left alone. What another has done meanwhile is no failure.
 func (r *run) failed(l *backlog, err error) {

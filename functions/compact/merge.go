@@ -117,7 +117,7 @@ func (r *run) merge(ctx context.Context, l *backlog) error {
 		return err
 	}
 	for all := r.o.All && l.published || r.o.DryRun || len(t.Leaving()) > 0; r.time(ctx); all = true { // until nothing is due any more
-		begun := archive.Moment(r.o.Env)
+		begun := r.table.Moment()
 		state, err := r.table.State(ctx, l.lane, metadata.Strong)
 		if err != nil {
 			return r.gone(ctx, l, err)

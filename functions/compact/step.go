@@ -21,7 +21,7 @@ func (r *run) step(ctx context.Context, l *backlog) error {
 	if err != nil {
 		return err
 	}
-	begun := archive.Moment(r.o.Env)
+	begun := r.table.Moment()
 	state, err := r.table.State(ctx, l.lane, metadata.Strong)
 	if err != nil {
 		return r.gone(ctx, l, err)
@@ -51,6 +51,7 @@ func (r *run) step(ctx context.Context, l *backlog) error {
 	})
 	switch {
 	case tooLate(err):
+		r.later(l)
 		return nil
 	case errors.Is(err, metadata.ErrChanged):
 		return r.overtaken(l)
@@ -104,6 +105,14 @@ func (r *run) overtaken(l *backlog) error {
 		l.oldest = time.Time{}
 	}
 	return nil
+}
+
+// later leaves a job that was not sent in time to be done again, or, where that goes on, to the next run.
+func (r *run) later(l *backlog) {
+	if l.late++; l.late == maxLost {
+		r.left(l)
+		l.oldest = time.Time{}
+	}
 }
 
 // missing concludes from an object that is not there, though the job was to read it. Objects go only after what names them, and expired ones after the log start
@@ -244,7 +253,7 @@ func (r *run) rewrite(ctx context.Context, job *Job, state *metadata.State, begu
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	n, err := r.load(ctx, job, s, start+r.left()/2)
+	n, err := r.load(ctx, job, s, start+r.remaining()/2)
 	if err != nil {
 		return nil, err
 	}

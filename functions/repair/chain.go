@@ -137,7 +137,7 @@ func (r *run) publishRuns(ctx context.Context, l *lane) error {
 
 // publishGroup publishes runs of one segment. Where the lane takes no segment of that id, as it is of another class by now or below the floor, or of another lane, they are copied.
 func (r *run) publishGroup(ctx context.Context, l *lane, id segment.ID, group []link) error {
-	asked := archive.Moment(r.o.Env)
+	asked := r.table.Moment()
 	state, err := r.table.State(ctx, l.id, metadata.Strong)
 	if err != nil {
 		return err

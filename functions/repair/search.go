@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/varvelog/varve/functions/internal/archive"
 	"github.com/varvelog/varve/internal/objects"
 	"github.com/varvelog/varve/metadata"
 	"github.com/varvelog/varve/segment"
@@ -192,7 +191,7 @@ func (r *run) readLanes(ctx context.Context) error {
 
 // read reads what a lane has in the table, without changing it.
 func (r *run) read(ctx context.Context, l *lane) (err error) {
-	l.asked = archive.Moment(r.o.Env)
+	l.asked = r.table.Moment()
 	if l.state, err = r.table.State(ctx, l.id, metadata.Strong); r.o.DryRun && errors.Is(err, metadata.ErrNoState) { // its topic would be made anew
 		l.state, l.head, l.slots = &metadata.State{Lane: l.id}, &metadata.Head{Lane: l.id, K: metadata.ChunkOrders}, l.topic.Used(l.id)
 		r.measure(l)

@@ -151,3 +151,6 @@ func (t *Table) pages(ctx context.Context, c *call, q *dynamodb.QueryInput, enou
 
 // ServiceTime implements metadata.LogKeeper.
 func (t *Table) ServiceTime() (time.Time, bool) { return t.time.now(t.env.Mono()) }
+
+// Moment implements metadata.LogKeeper.
+func (t *Table) Moment() metadata.Stamp { return metadata.Stamp{Wall: t.env.Now(), Mono: t.env.Mono()} }

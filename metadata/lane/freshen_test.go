@@ -182,13 +182,14 @@ func TestRemintFails(t *testing.T) {
 				b.table.fault = plan{"Commit": {nil, {delay: 11 * time.Minute}}}.decide
 				slow := b.segment(1)
 				slow.Minted.Wall, slow.Minted.Mono = slow.Minted.Wall.Add(5*time.Minute), slow.Minted.Mono+5*time.Minute // so that it is not too old when it is sent at last
+				slow.ID = segment.NewID(slow.Minted.Wall, class, segment.InBucket, 1000, segment.ID{})
 				first := b.send(slow)
 				synctest.Wait()
 				old, young := b.segment(1, 2), b.segment(1, 3)
 				old.Deadline, young.Deadline = old.Deadline+time.Hour, young.Deadline+time.Hour
 				stale := b.send(old)
 				time.Sleep(5 * time.Minute)
-				young.Minted = lane.Now(b.env)
+				young.ID, young.Minted = b.mint(segment.ID{}, class), lane.Now(b.env)
 				fresh := b.send(young)
 				b.check(<-first, nil)
 				r := <-stale

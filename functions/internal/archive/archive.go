@@ -31,13 +31,11 @@ const PartBytes = 8 << 20
 // Objects is where Write creates objects.
 type Objects = store.PartsPutter
 
-// Clock is the table's service time, metadata.LogKeeper's.
+// Clock is the table's service time, and its process's clocks, metadata.LogKeeper's.
 type Clock interface {
 	ServiceTime() (now time.Time, ok bool)
+	Moment() metadata.Stamp
 }
-
-// Moment is this one, on both clocks of the process.
-func Moment(e env.Env) metadata.Stamp { return metadata.Stamp{Wall: e.Now(), Mono: e.Mono()} }
 
 // Now is the time that ages are judged by: the service's, or before it has told any the process's own.
 func Now(e env.Env, c Clock) time.Time {
@@ -49,7 +47,7 @@ func Now(e env.Env, c Clock) time.Time {
 
 // Mint makes the id of an archive segment that is begun now, above the floor. It is minted for one Write and one Publish: what a failed one left behind has it.
 // The table has to have answered shortly before. Its time is carried on by a clock that stands still while a machine is suspended: so the publication's Minted is a moment before that answer
-// was asked for (Moment), and one that was suspended at any time since is not sent.
+// was asked for (Clock.Moment), and one that was suspended at any time since is not sent.
 func Mint(e env.Env, c Clock, class segment.Class, floor segment.ID) segment.ID {
 	return segment.NewID(Now(e, c), class, segment.Archived, e.Uint64(), floor)
 }

@@ -122,7 +122,7 @@ func Rewrite(ctx context.Context, s Services, x Rewriting, restart func()) (p *m
 }
 
 func rewrite(ctx context.Context, s Services, x Rewriting) (*metadata.Publication, int64, error) {
-	at, begun := x.Topic.Place(x.Partition), Moment(s.Env)
+	at, begun := x.Topic.Place(x.Partition), s.Table.Moment()
 	state, err := s.Table.State(ctx, at.Lane, metadata.Strong)
 	if err != nil {
 		return nil, 0, err
