@@ -60,9 +60,14 @@ func TestArchiveCatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) { caught(t, archive(), without) })
 	}
 	for name, without := range map[string]sim.Rule{
-		"publications whatever the floor": {Wire: whateverTheFloor},
-		"publications whatever the rows":  {Wire: whateverTheRows},
-		"sweep without rows":              jobs("sweep", func(t table) table { return noRows{t} }),
+		"publications whatever floor and age": {Wire: whateverTheFloor, Table: func(_ *sim.Process, t table) table { return ageless{t} }},
+		"publications whatever the rows":      {Wire: whateverTheRows},
+		"sweep without rows": {Table: func(p *sim.Process, t table) table {
+			if strings.HasPrefix(p.Part, "sweep") {
+				return noRows{t}
+			}
+			return ageless{t}
+		}},
 		"commits whatever floor and age": {Table: func(p *sim.Process, t table) table {
 			if strings.HasPrefix(p.Part, "sweep") {
 				return &floorsUnraised{table: t}
@@ -179,12 +184,18 @@ func (f *floorsUnraised) Head(ctx context.Context, l metadata.LaneID, c metadata
 	return h, err
 }
 
-// ageless does not look once more, when a commit is about to be sent, at how old its segment is: that alone keeps a process that stood still from committing what is gone.
+// ageless does not look once more, when a commit or a publication is about to be sent, at how old its segment is: that alone keeps a process that stood still from committing what is gone.
 type ageless struct{ table }
 
 func (a ageless) Commit(ctx context.Context, c metadata.Commit) (*metadata.Head, error) {
 	c.Minted = metadata.Stamp{}
 	return a.table.Commit(ctx, c)
+}
+
+func (a ageless) Publish(ctx context.Context, p *metadata.Publication) error {
+	late := *p
+	late.Minted = metadata.Stamp{}
+	return a.table.Publish(ctx, &late)
 }
 
 // noRows sees no archive rows.

@@ -18,7 +18,7 @@ type Faults struct {
 	CutOff          int           // one request in so many is the first of 5 to 30 s in which the process has no network; 0: none is
 	Kill            int           // one seam in so many is where the process dies; a seam is before and after each request, and each pause point
 	KillSpilling    int           // the same at the pause points of spilling
-	FreezeArchive   int           // one pause point before or after a publication, or before a deletion, in so many freezes the process for two to three hours (before a publication for ten minutes to two hours), and of those before a commit one in ten times as many
+	FreezeArchive   int           // one pause point before or after a publication, or before a deletion, in so many freezes the process for two to three hours (before a publication half of the time for less than one), and of those before a commit one in ten times as many
 	Freeze          int           // one seam in so many freezes the process, for 10 s to 2 min or, seldom, beyond what a segment may age
 }
 

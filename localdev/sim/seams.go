@@ -82,8 +82,8 @@ func (p *Process) reached(at env.Point) {
 	if !p.life.Safe && !p.world.quiet.Load() && c.OneIn(f.FreezeArchive*overtaken[at]) {
 		p.world.Count("frozen " + string(at))
 		d := c.Within(2*time.Hour, 3*time.Hour)
-		if at == env.BeforePublish { // half of them not too long for it to be sent
-			d = c.Within(10*time.Minute, 2*metadata.MaxArchiveAge-10*time.Minute)
+		if at == env.BeforePublish && c.OneIn(2) { // not too long for it to be sent
+			d = c.Within(10*time.Minute, metadata.MaxArchiveAge)
 		}
 		p.Freeze(d, c.OneIn(2))
 	}
