@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/varvelog/varve/functions/compact"
@@ -35,8 +36,10 @@ func TestLive(t *testing.T) {
 	var all, compactors sync.WaitGroup
 	done := make(chan struct{})
 	jobs, merges := make([]int, 2), make([]int, 2)
+	var merged atomic.Int64
 	for i := range jobs {
 		compactors.Go(func() {
+			further := 0
 			for at := (&table{Table: w.table}); ; at.ahead += compact.MergeAfter { // each run merges what those before it have made
 				report, err := compact.Run(t.Context(), at, w.objects, compact.Options{Env: w.env, Target: 1 << 10}) // whole chunks, at once
 				if err != nil {
@@ -44,9 +47,12 @@ func TestLive(t *testing.T) {
 					return
 				}
 				jobs[i], merges[i] = jobs[i]+report.Segments, merges[i]+report.Merged
+				merged.Add(int64(report.Merged))
 				select {
 				case <-done:
-					return
+					if further++; merged.Load() > 0 || further > 100 { // what is merged a run finds by chance
+						return
+					}
 				default:
 				}
 			}
