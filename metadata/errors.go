@@ -93,6 +93,12 @@ func (e *StaleError) Error() string {
 // Is makes it ErrChanged.
 func (e *StaleError) Is(target error) bool { return target == ErrChanged }
 
+// TooLate tells whether the error is a publication that was not sent because its process stood still since it had begun.
+func TooLate(err error) bool {
+	var stale *StaleError
+	return errors.As(err, &stale) && stale.Floor.IsZero()
+}
+
 // FieldError is bad input: which field, what it was, what is valid. It is ErrInvalid.
 type FieldError struct {
 	Topic     string // where known

@@ -34,8 +34,7 @@ func storage(t *testing.T, keys int, most float64) {
 	memory, err := embedded.NewMemory(embedded.MemoryOptions{Objects: objects})
 	check(t, err)
 	defer memory.Close()
-	e := env.System()
-	log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(memory), sdk.WithCreateTable(), sdk.WithEnv(e))
+	log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(memory), sdk.WithCreateTable())
 	check(t, err)
 	topic, err := log.Admin().CreateTopic(t.Context(), sdk.NewTopic{Name: "t", Partitions: 2, Config: map[string]string{"cleanup.policy": "compact"}})
 	check(t, err)
@@ -50,16 +49,16 @@ func storage(t *testing.T, keys int, most float64) {
 			appended += each
 		}
 		time.Sleep(quarter)
-		_, err := compact.Run(t.Context(), b.Table, b.Store, compact.Options{Env: e})
+		_, err := compact.Run(t.Context(), b.Table, b.Store, compact.Options{Env: env.System()})
 		check(t, err)
-		r, err := clean.Run(t.Context(), b.Table, b.Store, clean.Options{Env: e})
+		r, err := clean.Run(t.Context(), b.Table, b.Store, clean.Options{Env: env.System()})
 		check(t, err)
 		passes += len(r.Partitions)
 		if appended > 100*each {
 			peak = max(peak, float64(objects.Size())/appended)
 		}
 		if (n+1)%int(day/quarter) == 0 {
-			_, err = sweep.Run(t.Context(), b.Table, b.Store, sweep.Options{Env: e})
+			_, err = sweep.Run(t.Context(), b.Table, b.Store, sweep.Options{Env: env.System()})
 			check(t, err)
 		}
 		page, _, err := b.Table.Rows(t.Context(), segment.TopicID(topic.ID), 0, 0, math.MaxInt64, 1000, metadata.Strong)

@@ -135,7 +135,7 @@ func (r *run) merge(ctx context.Context, l *backlog) error {
 			default:
 				_, err := r.rewrite(ctx, job, state, begun, nil)
 				switch {
-				case tooLate(err): // others become due again with the next run
+				case metadata.TooLate(err): // others become due again with the next run
 					return nil
 				case errors.Is(err, metadata.ErrChanged):
 					return r.overtaken(l)

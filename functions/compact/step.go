@@ -50,7 +50,7 @@ func (r *run) step(ctx context.Context, l *backlog) error {
 		return Plan(*b, limits)
 	})
 	switch {
-	case tooLate(err):
+	case metadata.TooLate(err):
 		r.later(l)
 		return nil
 	case errors.Is(err, metadata.ErrChanged):
@@ -238,13 +238,8 @@ func (r *run) archived(ctx context.Context, t *metadata.Topic, state *metadata.S
 	return maxima, nil
 }
 
-// tooLate tells whether a publication was not sent because the run stood still since it had begun: the job is still to be done.
-func tooLate(err error) bool {
-	var stale *metadata.StaleError
-	return errors.As(err, &stale) && stale.Floor.IsZero()
-}
-
-// rewrite does a job, of the lane's state that was asked for at the moment begun: reads, writes, publishes. If time runs out while it reads, it goes on with what has been read: shorter plans the job up to an order. It
+// rewrite does a job, of the lane's state that was asked for at the moment begun: reads, writes, publishes. If time runs out while it reads, it goes on with what has been
+// read: shorter plans the job up to an order. It
 // returns the job that was done.
 func (r *run) rewrite(ctx context.Context, job *Job, state *metadata.State, begun metadata.Stamp, shorter func(until int64) (*Job, error)) (done *Job, err error) {
 	start := r.o.Env.Mono()

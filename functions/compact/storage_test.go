@@ -32,8 +32,7 @@ func storage(t *testing.T, retention time.Duration) {
 	memory, err := embedded.NewMemory(embedded.MemoryOptions{Objects: objects})
 	check(t, err)
 	defer memory.Close()
-	e := env.System()
-	log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(memory), sdk.WithCreateTable(), sdk.WithEnv(e))
+	log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(memory), sdk.WithCreateTable())
 	check(t, err)
 	topic, err := log.Admin().CreateTopic(t.Context(), sdk.NewTopic{Name: "t", Partitions: 2, Config: map[string]string{"retention.ms": fmt.Sprint(retention.Milliseconds())}})
 	check(t, err)
@@ -48,7 +47,7 @@ func storage(t *testing.T, retention time.Duration) {
 	}
 	b := log.Backend()
 	run := func() {
-		r, err := compact.Run(t.Context(), b.Table, b.Store, compact.Options{Env: e})
+		r, err := compact.Run(t.Context(), b.Table, b.Store, compact.Options{Env: env.System()})
 		check(t, err)
 		measure()
 		merged += r.Merged
@@ -64,7 +63,7 @@ func storage(t *testing.T, retention time.Duration) {
 		time.Sleep(quarter)
 		run()
 		if (n+1)%(day/quarter) == 0 {
-			_, err = sweep.Run(t.Context(), b.Table, b.Store, sweep.Options{Env: e})
+			_, err = sweep.Run(t.Context(), b.Table, b.Store, sweep.Options{Env: env.System()})
 			check(t, err)
 			measure()
 		}
@@ -74,7 +73,7 @@ func storage(t *testing.T, retention time.Duration) {
 	run()
 	for range 2 { // merges after the last of it are swept, too
 		time.Sleep(metadata.RestoreWindow + time.Hour)
-		_, err = sweep.Run(t.Context(), b.Table, b.Store, sweep.Options{Env: e})
+		_, err = sweep.Run(t.Context(), b.Table, b.Store, sweep.Options{Env: env.System()})
 		check(t, err)
 	}
 	left := float64(objects.Size()) / appended

@@ -30,18 +30,17 @@ type bucket struct {
 	objects *mem.Store
 	log     *sdk.Log
 	backend sdk.Backend
-	env     env.Env
 	first   func() // of what a run archives
 }
 
 const partitions = 4
 
 func newBucket(t *testing.T, policy string) *bucket {
-	b := &bucket{T: t, objects: mem.New(), env: env.System()}
+	b := &bucket{T: t, objects: mem.New()}
 	memory, err := embedded.NewMemory(embedded.MemoryOptions{Objects: b.objects})
 	check(t, err)
 	t.Cleanup(func() { memory.Close() })
-	b.log, err = sdk.Open(t.Context(), "mem://", sdk.WithDriver(memory), sdk.WithCreateTable(), sdk.WithEnv(b.env))
+	b.log, err = sdk.Open(t.Context(), "mem://", sdk.WithDriver(memory), sdk.WithCreateTable())
 	check(t, err)
 	b.backend = b.log.Backend()
 	_, err = b.log.Admin().CreateTopic(t.Context(), sdk.NewTopic{Name: "t", Partitions: partitions, LaneWidth: 2 * partitions, Config: map[string]string{"cleanup.policy": policy}})
@@ -72,7 +71,7 @@ func (b *bucket) archive(ctx context.Context, topic string) error {
 		b.first = nil
 		first()
 	}
-	o := compact.Options{All: true, Env: b.env}
+	o := compact.Options{All: true, Env: env.System()}
 	if topic != "" {
 		o.Topics = []string{topic}
 	}
@@ -143,7 +142,7 @@ func TestObjectsAreGoneByTheDate(t *testing.T) {
 			b.append(1, secret, 0, 1, 2, 3)
 			time.Sleep(time.Minute)
 			b.append(1, "harmless", 1)
-			_, err := clean.Run(b.Context(), b.backend.Table, b.backend.Store, clean.Options{Dirty: 1e-6, Env: b.env})
+			_, err := clean.Run(b.Context(), b.backend.Table, b.backend.Store, clean.Options{Dirty: 1e-6, Env: env.System()})
 			check(b, err)
 		}, 1},
 	} {
@@ -152,7 +151,7 @@ func TestObjectsAreGoneByTheDate(t *testing.T) {
 				b := newBucket(t, c.policy)
 				c.make(b)
 				before := b.keys()
-				o := erase.Options{Topic: "t", Match: match, Env: b.env, Archive: b.archive}
+				o := erase.Options{Topic: "t", Match: match, Env: env.System(), Archive: b.archive}
 				report, err := erase.Run(t.Context(), b.backend.Table, b.backend.Store, o)
 				check(t, err)
 				if report.Rewritten != c.rows {
@@ -162,7 +161,7 @@ func TestObjectsAreGoneByTheDate(t *testing.T) {
 				if b.holding() == 0 {
 					t.Error("it was gone before the sweep")
 				}
-				_, err = sweep.Run(t.Context(), b.backend.Table, b.backend.Store, sweep.Options{Env: b.env})
+				_, err = sweep.Run(t.Context(), b.backend.Table, b.backend.Store, sweep.Options{Env: env.System()})
 				check(t, err)
 				if n := b.holding(); n > 0 {
 					t.Errorf("%d objects hold it after the date and a sweep", n)

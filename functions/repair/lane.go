@@ -245,8 +245,7 @@ var writer = metadata.EpochOf("repair")
 // inTime does what ends with a publication to the lane, again where the process stood still for so long that it was not sent any more.
 func (r *run) inTime(ctx context.Context, l *lane, do func() error) (err error) {
 	for range tooLateTries {
-		var stale *metadata.StaleError
-		if err = do(); !errors.As(err, &stale) || !stale.Floor.IsZero() {
+		if err = do(); !metadata.TooLate(err) {
 			return err
 		}
 		if err := r.read(ctx, l); err != nil {

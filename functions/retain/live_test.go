@@ -28,7 +28,6 @@ type live struct {
 	objects *mem.Store
 	log     *sdk.Log
 	backend sdk.Backend
-	env     env.Env
 	writers []*sdk.Producer
 	sent    map[int][]time.Time // by partition: when the record at each offset was sent
 	mayGo   map[int]int64       // offsets below it have expired by the retention in effect at some time
@@ -36,12 +35,12 @@ type live struct {
 }
 
 func newLive(t *testing.T, partitions, width int, settings ...string) *live {
-	l := &live{t: t, objects: mem.New(), env: env.System(), sent: map[int][]time.Time{}, mayGo: map[int]int64{}}
+	l := &live{t: t, objects: mem.New(), sent: map[int][]time.Time{}, mayGo: map[int]int64{}}
 	memory, err := embedded.NewMemory(embedded.MemoryOptions{Objects: l.objects})
 	check(t, err)
 	t.Cleanup(func() { memory.Close() })
 	for range 2 {
-		log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(memory), sdk.WithCreateTable(), sdk.WithEnv(l.env))
+		log, err := sdk.Open(t.Context(), "mem://", sdk.WithDriver(memory), sdk.WithCreateTable())
 		check(t, err)
 		p, err := log.NewProducer(sdk.WithPartitioner(sdk.ExplicitPartitioner()))
 		check(t, err)
@@ -102,7 +101,7 @@ func (l *live) retain() {
 			l.mayGo[p] = at + 1
 		}
 	}
-	_, err := retain.Run(l.t.Context(), l.backend.Table, retain.Options{Env: l.env})
+	_, err := retain.Run(l.t.Context(), l.backend.Table, retain.Options{Env: env.System()})
 	check(l.t, err)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/varvelog/varve/functions/clean"
 	"github.com/varvelog/varve/functions/compact"
 	"github.com/varvelog/varve/functions/retain"
+	"github.com/varvelog/varve/internal/env"
 	"github.com/varvelog/varve/sdk"
 )
 
@@ -27,11 +28,11 @@ func TestX11_CompactAndDelete(t *testing.T) {
 				write("busy")
 				time.Sleep(23 * time.Hour)
 				b := l.backend
-				_, err := compact.Run(t.Context(), b.Table, b.Store, compact.Options{All: true, Env: l.env})
+				_, err := compact.Run(t.Context(), b.Table, b.Store, compact.Options{All: true, Env: env.System()})
 				check(t, err)
-				_, err = clean.Run(t.Context(), b.Table, b.Store, clean.Options{Dirty: 1e-6, Env: l.env})
+				_, err = clean.Run(t.Context(), b.Table, b.Store, clean.Options{Dirty: 1e-6, Env: env.System()})
 				check(t, err)
-				_, err = retain.Run(t.Context(), b.Table, retain.Options{Env: l.env})
+				_, err = retain.Run(t.Context(), b.Table, retain.Options{Env: env.System()})
 				check(t, err)
 				got := keysLeft(t, l.log)
 				if expected := map[bool]string{true: want, false: "old busy"}[day > 6]; got != expected {

@@ -156,7 +156,7 @@ const openTime = 10 * time.Second // for one attempt
 func (w *worker) open(ctx context.Context) *sdk.Log {
 	for ctx.Err() == nil {
 		attempt, cancel := w.env.WithTimeout(ctx, openTime)
-		log, err := sdk.Open(attempt, w.Log, sdk.WithDriver(embedded.Driver()), sdk.WithEnv(w.env))
+		log, err := sdk.Open(attempt, w.Log, sdk.WithDriver(embedded.Driver()))
 		cancel()
 		if err == nil {
 			return log

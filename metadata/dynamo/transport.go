@@ -33,7 +33,7 @@ type exchange struct {
 	sent    bool // the service may have got the request
 
 	date          time.Time     // of the answer, if it has one
-	before, after time.Duration // on the monotonic clock, it
+	before, after time.Duration // it, on the monotonic clock
 }
 
 // freshness is how old the ids of a request are, and may be when it is sent. Zero: it has none, or they may have any age.
@@ -75,7 +75,7 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	now := metadata.Stamp{Wall: x.table.env.Now(), Mono: x.table.env.Mono()}
+	now := x.table.Moment()
 	service, known := x.table.time.now(now.Mono)
 	if age := x.fresh.age(now, service, known); age > 0 && age >= x.fresh.oldest {
 		return nil, fmt.Errorf("%w: made %v ago, not less than %v", errOld, age.Round(time.Second), x.fresh.oldest)

@@ -40,7 +40,7 @@ func Start(name string) *Function {
 		if f.Values, err = environment.Read(name, os.LookupEnv); err != nil {
 			return nil, err
 		}
-		return sdk.Open(ctx, f.Values[environment.Log], sdk.WithEnv(f.Env), sdk.WithHooks(&f.counts))
+		return sdk.Open(ctx, f.Values[environment.Log], sdk.WithHooks(&f.counts))
 	}
 	ctx, cancel := f.Env.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
